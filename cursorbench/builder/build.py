@@ -249,8 +249,6 @@ def _suite(settings: Settings) -> Suite:
     begun = (settings.out / ".build").is_dir() or not any(tasks.glob("*"))
     if (settings.out / "suite.toml").is_file() and begun:
         return Suite.begun(settings.out)
-    if tasks.is_dir() and sorted(settings.out.iterdir()) == [tasks] and not any(tasks.iterdir()):
-        tasks.rmdir()  # killed before there was a suite
     name = settings.repository_name()
     return Suite.create(
         settings.out, name.replace("/", "__"), description=f"Tasks from the history of {name}"

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import add
 from typing import Any
 
 SIGNIFICANT = 8  # fewer non-blank characters than this: the line is too common to be recognised
@@ -33,6 +34,8 @@ _N = r"\d{1,9}"  # no file has more lines, and Python reads no number of thousan
 _HUNK_HEADER = re.compile(rf"^@@ -{_N}(?:,({_N}))? \+{_N}(?:,({_N}))? @@", re.MULTILINE)
 
 Block = tuple[str, ...]
+_Counts = Mapping[str, int]
+_Taken = tuple[Counter[str], Counter[str]]  # lines that were credited: as added, as come back
 
 
 @dataclass(frozen=True)
@@ -62,14 +65,7 @@ class Kept:
         return self.kept / self.units if self.units else None
 
     def __add__(self, other: Kept) -> Kept:
-        return Kept(
-            self.added + other.added,
-            self.added_kept + other.added_kept,
-            self.deleted + other.deleted,
-            self.deleted_kept + other.deleted_kept,
-            self.hunks + other.hunks,
-            self.hunks_kept + other.hunks_kept,
-        )
+        return Kept(*map(add, vars(self).values(), vars(other).values()))
 
     def lost(self) -> Kept:
         """The same change with nothing of it left: what an explicit revert makes of it."""
@@ -83,30 +79,38 @@ def persistence(before: str, after: str, now: str) -> Kept:
 
 
 def persistence_of_all(changes: Sequence[tuple[str, str]], now: str) -> Kept:
-    """The sum of the `persistence` of each (before, after) of one file; `now` is read once for all."""
+    """What of several changes of one file is still in `now`, whose lines are each one change's: put in ten
+    times by ten edits, with one of them left, a line is kept once."""
     if len(changes) == 1:
         return persistence(*changes[0], now)
-    total, is_, lines = Kept(), _significant(now.splitlines()), _lines(now)
+    total, left, lines = Kept(), _significant(now.splitlines()), _lines(now)
+    taken: _Taken = Counter(), Counter()
     for before, after in changes:
         was, new = _significant(before.splitlines()), _significant(after.splitlines())
-        total += _by_hunk(before, after, lines) if was == new else _by_line(was, new, is_)
+        total += _by_hunk(before, after, lines) if was == new else _by_line(was, new, left, taken)
     return total
 
 
-def _by_line(was: Mapping[str, int], new: Mapping[str, int], now: Mapping[str, int]) -> Kept:
-    added, found = _more(new, was, now)
-    deleted, back = _more(was, new, now)
+def _by_line(was: _Counts, new: _Counts, now: _Counts, taken: _Taken | None = None) -> Kept:
+    """`taken` is counted on: what earlier changes of the same file have been credited with."""
+    of_added, of_deleted = taken or (Counter(), Counter())
+    added, found = _more(new, was, now, of_added)
+    deleted, back = _more(was, new, now, of_deleted)
     return Kept(added=added, added_kept=found, deleted=deleted, deleted_kept=deleted - back)
 
 
-def _more(lines: Mapping[str, int], others: Mapping[str, int], now: Mapping[str, int]) -> tuple[int, int]:
-    """How many lines there are beyond `others`, and how many of these are there `now`."""
+def _more(lines: _Counts, others: _Counts, now: _Counts, taken: Counter[str]) -> tuple[int, int]:
+    """How many lines there are beyond `others`, and how many of these are there `now` and not `taken` yet.
+
+    Lines that `others` have may be those taken: an edit's context is often what another edit put in.
+    """
     more = found = 0
     for line, n in lines.items():
         before = others.get(line, 0)
         if n > before:
-            more += n - before
-            found += min(n - before, max(0, now.get(line, 0) - before))
+            here = min(n - before, max(0, now.get(line, 0) - max(before, taken[line])))
+            more, found = more + n - before, found + here
+            taken[line] += here
     return more, found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tomllib
 import uuid
 from collections.abc import Iterable
@@ -26,6 +27,7 @@ from cursorbench.tasks.settings import Invalid
 from cursorbench.tasks.task import Split, Task
 
 SCHEMA = "cursorbench/1"
+_PARTIAL = ".suite.toml.new"  # suite.toml while it is written
 _NOT_COMPARED = ("provenance.json", "README.md", "task.toml", "environment/repo.bundle")
 
 
@@ -96,14 +98,19 @@ class Suite:
             UsageError: (exit 2) there is something already, or the name cannot be one.
         """
         path = Path(path)
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise UsageError(f"{path} is there already", hint="choose another folder, or remove it")
+        partial, tasks = path / _PARTIAL, path / "tasks"
+        if why := _in_the_way(path, partial, tasks):
+            raise UsageError(why, hint="choose another folder, or remove it")
         if not settings.NAME.fullmatch(name):
             raise UsageError(f"{name!r} is no name for a suite", hint="letters, digits, dots, dashes")
         created = datetime.now(UTC).isoformat(timespec="seconds")
         known = SuiteFields(name, SCHEMA, created, f"rtrl-{uuid.uuid4()}", description)
-        (path / "tasks").mkdir(parents=True)
-        (path / "suite.toml").write_text(tomli_w.dumps(asdict(known)), encoding="utf-8")
+        tasks.mkdir(parents=True, exist_ok=True)
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(tomli_w.dumps(asdict(known)))
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(path / "suite.toml")
         return cls(path=path, fields=known, tasks=())
 
     @classmethod
@@ -159,6 +166,19 @@ def _sha256(parts: Iterable[str]) -> str:
     for part in parts:
         known.update(part.encode("utf-8", "surrogateescape") + b"\0\0")
     return f"sha256:{known.hexdigest()}"
+
+
+def _in_the_way(path: Path, partial: Path, tasks: Path) -> str:
+    """Why no suite can be made there; "" where one can, or can go on that was killed while it was made."""
+    if not path.is_dir():
+        return f"{path} is there already" if os.path.lexists(path) else ""
+    for one in (partial, tasks):
+        if one.is_symlink():
+            return f"{one} is a link, and nothing is written through it"
+    if partial.is_dir() or (tasks.exists() and not tasks.is_dir()):
+        return f"{partial if partial.is_dir() else tasks} is in the way of a suite's own"
+    others = {*path.iterdir(), *tasks.glob("*")} - {partial, tasks}
+    return f"{path} is there already" if others else ""
 
 
 def _task(path: Path) -> Task:

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evals.stats.clusters import ClusterSums, Floats
+from evals.stats.clusters import ClusterSums, Floats, with_two
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class Users:
         """
         each = float(self.counts.mean())
         before = None if self.before is None else np.append(self.before, [math.nan] * 2)
-        return Users(np.append(self.sums, [0.0, span * each]), np.append(self.counts, [each] * 2), before)
+        return Users(*with_two(self.sums, self.counts, (0.0, span), each), before)
 
     def unseen_variance(self, span: float) -> float:
         """Variance of one user where no two differ, by at most `span`; 0 where they do.

@@ -80,6 +80,14 @@ class ClusterSums:
         return 1 / float((share**2).sum() + across.sum() ** 2 - (across**2).sum())
 
 
+def with_two(sums: Floats, sizes: Floats, of: tuple[float, float], size: float) -> tuple[Floats, Floats]:
+    """Sums and sizes [G] with two clusters more of this `size`, whose means are `of`: [G + 2] each.
+
+    Few clusters show too little of what is rare (`sparse.py`, `evals/ab/arms.py`).
+    """
+    return np.append(sums, np.multiply(of, size)), np.append(sizes, [size, size])
+
+
 def cluster_sums(values: ArrayLike, clusters: Sequence[Hashable]) -> ClusterSums:
     """Group values [N] by cluster label.
 

@@ -26,7 +26,7 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from evals.stats.clusters import ClusterSums
+from evals.stats.clusters import ClusterSums, with_two
 from evals.stats.paired import Columns
 
 FEW = 15  # clusters that differ; from there on the spread that is seen will do
@@ -45,8 +45,8 @@ def padded(data: ClusterSums) -> ClusterSums:
     if not sparse(data):
         return data
     size = float(data.sizes.mean())
-    most = size * float(np.abs(data.sums / data.sizes).max())
-    return ClusterSums(np.append(data.sums, [most, -most]), np.append(data.sizes, [size, size]))
+    most = float(np.abs(data.sums / data.sizes).max())
+    return ClusterSums(*with_two(data.sums, data.sizes, (most, -most), size))
 
 
 def with_few(
@@ -65,10 +65,7 @@ def with_few(
     ]
     if not any(more):
         return candidate, baseline, list(clusters)
-    left, right = (
-        (np.append(y, np.multiply(bounds, size)), np.append(n, [size, size]))
-        for (y, n), size in zip(arms, more, strict=True)
-    )
+    left, right = (with_two(y, n, bounds, size) for (y, n), size in zip(arms, more, strict=True))
     return left, right, [*clusters, ("low",), ("high",)]
 
 

@@ -5,6 +5,7 @@ Not for: baselines, weights and what was consumed, which are the trainer's and c
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -74,12 +75,15 @@ def heard(measured: pa.Table) -> Bools:
     return known if known.any() else np.ones(len(known), dtype=np.bool_)
 
 
-def dual(measured: pa.Table, state: LineState, spec: RewardSpec) -> stabiliser.Dual | None:
+def dual(
+    measured: pa.Table, state: LineState, spec: RewardSpec, shared_keys: Collection[str] = ()
+) -> stabiliser.Dual | None:
     """The price of a question for this window, and its band; None without a stabiliser."""
     if spec.stabiliser is None or not spec.stabiliser.enabled:
         return None
-    edited = measured["edited"].to_numpy()[heard(measured)]
-    return stabiliser.moved(state.stabiliser, float(edited.mean()), len(edited), spec.stabiliser)
+    whose = measured.select(["user", "key_id", "edited"]).filter(pa.array(heard(measured)))
+    rate, episodes, caps = stabiliser.edit_rate(whose, shared_keys)
+    return stabiliser.moved(state.stabiliser, rate, episodes, spec.stabiliser, caps)
 
 
 def updated(

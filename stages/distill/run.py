@@ -25,8 +25,8 @@ from stages.distill.monitored import cycle_of
 from stages.distill.score import Scored, score
 from stages.distill.shards import Measured, Shard, measure_all
 from stages.distill.spec import PRICE, RewardSpec, load, parse
-from stages.distill.stabiliser import Dual
 from stages.errors import InconclusiveError, UsageError
+from stages.gateway.keys import ApiKeys
 from stages.populations import line_flag
 from stages.refs import line_state_named
 from stages.stage import Artifact, Kind, Outcome, Output, RunContext
@@ -77,10 +77,11 @@ class DistillStage:
         return {"interactions": interactions, "line_state": state}
 
     def extra(self, workspace: Workspace, store: Store, config: BaseModel) -> Mapping[str, Any]:
-        """The reward spec itself, so that a repeated run uses the recorded one."""
+        """The reward spec itself, so that a repeated run uses the recorded one, and which keys are shared."""
         assert isinstance(config, DistillConfig)
         spec, text = load(config.spec, workspace.root)
         facts: dict[str, Any] = {"spec": {"digest": spec.digest, "text": text}}
+        facts["shared_keys"] = ApiKeys.shared_ids(workspace.keys_dir)
         if self.medians_of is not None:
             facts["medians_of"] = self.medians_of.digest
         if signals := own.load(spec, workspace.root):
@@ -113,7 +114,7 @@ class DistillStage:
             )
         before, line = inputs.get("line_state"), ctx.workspace.settings.workspace.line
         state = memory.before_window(before, line, self.medians_of)
-        scored = score(measured, state, spec)
+        scored = score(measured, state, spec, extra.get("shared_keys", ()))
         audit = exits.audit(measured, scored, spec, interactions, whole.lost)
         ctx.log.write("distill.exclusion", rows=audit)
         exclusion.refuse(audit)
@@ -233,7 +234,7 @@ def _outcome(
         "stabiliser": scored.dual and scored.dual.told(),
         "signals": signals,
         "behaviour": dict(window),
-        **_band(scored.dual),
+        **(scored.dual.in_words() if scored.dual else {}),
         "strata": scored.strata,
         "audit": audit,
     }
@@ -244,14 +245,6 @@ def _outcome(
     warnings = _warnings(spec, known, counts["trainable"]) if checkpoint else []
     warnings += exclusion.warnings(audit)
     return Outcome(outputs=outputs, metrics=metrics, warnings=warnings)
-
-
-def _band(dual: Dual | None) -> dict[str, Any]:
-    """What moved the price, for people; the numbers are in `stabiliser`."""
-    if dual is None:
-        return {}
-    band = "not known yet" if dual.band is None else f"{dual.band[0]:.3f} to {dual.band[1]:.3f}"
-    return {"edit_rate": dual.rate, "edit_band": band}
 
 
 def _with_unused(found: Outcome, unused: Counter[str]) -> Outcome:

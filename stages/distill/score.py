@@ -5,7 +5,7 @@ Not for: what one episode tells by itself (`measure.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,9 +32,14 @@ class Scored:
     strata: list[str]
 
 
-def score(measured: pa.Table, state: LineState, spec: RewardSpec) -> Scored:
-    """Score the episodes of a window, with what the line remembers from before it."""
-    dual = memory.dual(measured, state, spec)
+def score(
+    measured: pa.Table, state: LineState, spec: RewardSpec, shared_keys: Collection[str] = ()
+) -> Scored:
+    """Score the episodes of a window, with what the line remembers from before it.
+
+    `shared_keys` are ids of API keys that many people come through.
+    """
+    dual = memory.dual(measured, state, spec, shared_keys)
     price = None if dual is None else dual.price
     told = {name: measured[name].to_numpy() for name in spec.names if name in measured.column_names}
     values = {**told, **memory.latencies(measured, state)}

@@ -77,11 +77,15 @@ def reuse(
     kept: Kept,
     progress: Progress,
 ) -> tuple[list[Attempt] | None, Reuse]:
-    """Stored attempts, if a share of them made again agrees; None when they do not, or too few could be made
-    to tell.
+    """Stored attempts, if a share of them made again agrees, which takes their place; None when they do not,
+    or too few could be made to tell.
 
-    Cases that the infrastructure lost then are tried again and count with what comes of it now. What
-    was made again is in `kept`, as in `make`.
+    So what the checkpoint once did is renewed with every eval, whatever came of it: it stays live because
+    candidates fail, and they fail the likelier the better it once did. Cases that the infrastructure lost
+    then are tried again too. What was made again is in `kept`, as in `make`.
+
+    Args:
+        seed: decides which cases, so another one for each candidate.
     """
     cases = list(suite.cases())
     lost = sorted({one.case for one in stored if one.failure})
@@ -105,7 +109,21 @@ def reuse(
             f"{report}'s attempts did not agree with {len(chosen)} made again (p = {p:.2g}): all made again"
         )
         return None, Reuse(report, False, len(chosen), p, note)
-    held = [one for one in stored if one.case not in lost]
-    merged = held + [one for one in again if one.case in lost]
-    note = f"{len(held)} attempts of {report}, {len(chosen)} made again agree (p = {p:.2g})"
+    merged, renewed = _renewed(stored, again, lost)
+    note = (
+        f"{len(merged) - renewed} attempts of {report}, {len(chosen)} made again agree (p = {p:.2g}) and "
+        f"{renewed} took their place"
+    )
     return merged, Reuse(report, True, len(chosen), p, note)
+
+
+def _renewed(
+    stored: Sequence[Attempt], again: Sequence[Attempt], lost: Sequence[str]
+) -> tuple[list[Attempt], int]:
+    """Stored attempts, those made again in their place, and how many these are.
+
+    Where the infrastructure lost one that was made again, the stored ones stay, unless it had lost these.
+    """
+    cases = ({one.case for one in again} - {one.case for one in again if one.failure}) | set(lost)
+    new = [one for one in again if one.case in cases]
+    return [one for one in stored if one.case not in cases] + new, len(new)

@@ -1,8 +1,8 @@
 """Which stored attempts may stand in for new ones.
 
 A report's meta lists its attempt files by suite and checkpoint, and the conditions they were made under.
-Here the newest is never taken for its newness: a rerun of the same eval has to find the same report,
-or it would be a new run.
+The newest has the least of what the checkpoint did when it was first tried (`arms.reuse`). A rerun of the
+same eval has to find the same report, or it would be a new run: it looks before its candidate's first.
 
 What a checkpoint did as a candidate is never used again. It is live because that went well, so it went
 better than the checkpoint does on average, and equal candidates would pass it less often cycle by cycle.
@@ -141,18 +141,18 @@ def conditions(workspace: Workspace, config: EvalConfig) -> str:
 
 
 def report_with(store: Store, line: str, checkpoint: str, under: str, *, besides: str) -> Artifact | None:
-    """The oldest report with attempts of `checkpoint`, not as candidate, made under equal conditions.
+    """The newest report with attempts of `checkpoint`, not as candidate, made under equal conditions and
+    before the first such report about the candidate now.
 
     Args:
         under: digest of the conditions.
-        besides: the candidate now; reports about it are its own evals and do not count.
+        besides: the candidate now.
     """
     found = None
     for report in store.all_of("report", line, {"conditions": under}):
-        if report.meta.get("candidate") == besides:
-            continue
         if any(stands_in(row, checkpoint) for row in report.meta.get("attempts", ())):
-            found = report
+            own = report.meta.get("candidate") == besides  # it, and what came since, were not there yet
+            found = None if own else found or report
     return found
 
 

@@ -19,7 +19,7 @@ from stages.eval import attempts as files
 from stages.eval.config import EvalConfig
 from stages.eval.kept import Kept, kept_name
 from stages.eval.known import stands_in
-from stages.eval.subjects import Engines
+from stages.eval.subjects import Engines, seed_of
 from stages.eval.suites import with_margins
 from stages.stage import Artifact, RunContext
 
@@ -143,7 +143,7 @@ class Work:
             stored,
             self.inputs[STORED[role]].ref,
             share=self.config.rerun_share,
-            seed=self.ctx.seed,
+            seed=seed_of(self.ctx.seed, self.inputs["candidate"]),
             kept=self._kept(spec, f"{role}-again"),
             progress=self.ctx.progress,
         )

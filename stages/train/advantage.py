@@ -8,7 +8,7 @@ of the group's other members. There is no division by a standard deviation insid
 
 Sources: REINFORCE with a baseline (Williams 1992, section 4); leave-one-out baseline (Kool et al.
 2019, "Buy 4 REINFORCE samples", eq. 7); no standard deviation: Dr. GRPO (Liu et al. 2025, section 3.2).
-Not here: KL in the reward (`kl.py`), caps per user and key (`contributor_cap.py`).
+Not here: KL in the reward (`kl.py`), caps per user and key (`stages/contributor_cap.py`).
 """
 
 from __future__ import annotations

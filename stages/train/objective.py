@@ -3,7 +3,7 @@
     a_t = f_e (A_e - c K_et')       kl_credit "episode":  K_et' = K_et minus the other episodes' mean
     a_t = f_e (A_e - c k1_t)        kl_credit "token": the loss has the token's weight already
 
-A_e: `advantage.py`; K_et and k1: `kl.py`; f_e = f_user f_key: `contributor_cap.py`, from contributions
+A_e: `advantage.py`; K_et and k1: `kl.py`; f_e = f_user f_key: `stages/contributor_cap.py`, from contributions
 sum_t w_t |a_t|.
 w_t is the correction's weight of the parent against the log (`correction.py`), c the KL coefficient.
 Every sampled token of every generation of an episode's chain has its episode's A.
@@ -20,11 +20,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from stages.contributor_cap import Capped, cap_contributions
 from stages.linestate import Baseline
 from stages.train.advantage import advantages
 from stages.train.batch import Batch
 from stages.train.config import TrainConfig
-from stages.train.contributor_cap import Capped, cap_contributions
 from stages.train.correction import correction_of
 from stages.train.kl import episode_penalty, k1
 

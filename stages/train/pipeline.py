@@ -14,13 +14,13 @@ import numpy as np
 import torch
 
 from stages import exclusion
+from stages.contributor_cap import BARELY
 from stages.errors import DependencyDownError, IntegrityError, RtrlError
 from stages.stage import Artifact, Outcome, RunContext
 from stages.train import crew, exits, ranks, routing
 from stages.train.advantage import is_degenerate
 from stages.train.batch import Batch
 from stages.train.config import TrainConfig
-from stages.train.contributor_cap import BARELY
 from stages.train.evidence import Evidence, batch_digest
 from stages.train.load import refuse_small
 from stages.train.models import compute_dtype, device_of, placement, process_count

@@ -16,39 +16,76 @@ _CALL = r"(?s)<tool_call>.*?(?:</tool_call>|\z)"
 # with a language, or a question would be free in a fence; with its end, or it could swallow a question
 _FENCED = r"(?ms)^[ \t>]*```[ \t]*[^`\s][^`\n]*\n(?:.*?\n)??[ \t>]*```+[ \t]*$"
 _FENCED_WORDS = r"(?im)^([ \t>]*```)[ \t]*(?:te?xt|plain(?:text)?|md|markdown)[ \t]*$"
+# three words or more and a question mark: in no language a line of code, unless it begins like Ruby's guards
+_BEGINS = r"(?i:which|what|where|who|why|how|should|shall|do|does|is|are|can|could|would)\b"
+_WORDS = (
+    rf"""(?:\p{{Lu}}|{_BEGINS})"""
+    r"""[\p{L}\p{N}_',/"-]*(?:[ \t]+[\p{L}\p{N}_',/"-]+){2,}\?"""
+)
+_FENCED_SAID = (  # what a fence says to a reader: comments and lines of words, no strings and no flags
+    r"""(?m)^[ \t>]*(?:[#;%]|//|(?:--|\*)(?:[ \t]|$)|/\*|<!--)[^\n]*$|[ \t](?:#|//|--|/\*|<!--)[ \t][^\n]*$"""
+    rf"""|^[ \t>`]*{_WORDS}[ \t]*$"""
+    r"""|^[ \t>`]*\p{Lo}[\p{L}\p{M}\p{N}_ ,、，"-]*[?？؟՞፧][ \t]*$"""
+)
+_INLINE_WORDS = rf"`({_WORDS})`"
 _INLINE_CODE = r"`[^`\n]*`"
+_PADDING = r"[^\p{L}\p{N}\n`?？؟﹖⁇⁈⁉‽⸮՞፧\x{37E}]{16,}"  # blanks and rules cost few tokens
+_BLANK_LINES = r"\n\s*\n"
 # another script's mark; one that ends a sentence; the French one, after a blank (plain: at a line's end, or
-# before a sentence without the colon of `a ? B : C`)
+# before a sentence without the colon of `a ? B : C`); and before a comma or a rule what began as a question,
+# for signatures have `id: Int?, name`
 _QUESTION = (
     r"""[？؟﹖⁇⁈⁉‽⸮՞፧\x{37E}]"""
     r"""|[^\s?(\[{=][\x{A0}\x{202F}\x{2009}]?\?\.*(?:[?!*_"'»›)\]」』】》）…~]|\p{Cf}|\p{M}|\p{So})*(?:[\s<]|$)"""
+    rf"""|(?m:^|[.!?:;])[^\p{{L}}\p{{N}}\n]*{_BEGINS}[\p{{L}}\p{{N}}_',/"*`-]*"""
+    r"""(?:[ \t]+[\p{L}\p{N}_',/"*`-]+){2,}\?[\P{L}--[\s\p{N}]]*(?:\s|$)"""
     r"""|[\p{L}\d)\]"'»`*][ \t]+\?(?:[?!*_"'»)\s]*|[*_"'»)]*[ \t]+\p{Lu}[\p{Ll}' ][^:\n]*)(?m:$)"""
 )
 # a question in a heading, in a quotation or indented, where a line looks like code
 _MARKED_OFF = r"(?m)^[ \t>#/]+(\S.*[?？؟﹖⁇⁈])(\W*)$"
+_WORDED = (  # a question behind `x = ` or `return `, or before a bracket
+    r"(?m)^((?:[\w.]+[ \t]*[:+-]?=[ \t]*)?(?:[\p{L}\p{N}_,'/`-]+[ \t]+){2,}[\p{L}\p{N}_,'/`-]+\?)"
+    r"[^\p{L}\p{N}\n]*$"
+)
+_GUARD = r"(?m)^((?:return|[\w.]+[ \t]*=)[ \t][^\n]*[ \t](?:if|unless)[ \t]+[\w.]+)\?[ \t]*$"  # Ruby's
 _ASKING_TOOL = re.compile(r"(?i)(?:^|[^a-z])(?:ask|question|clarify|clarification|user_input)(?:$|[^a-z])")
-_LAST = 160  # characters: where an answer that asks does so
+# characters of words at the end of an answer: about 500 tokens, which cost as much as a question does at the
+# initial price (C = 0.18, beside the time they take), so it does not pay to hide one before them; it does
+# where the price is high and answers are long (docs/hacks.md)
+_LAST = 2_000
 _THOUGHT = r"(?s)<think>.*?(?:</think>|\z)"
+# of a model whose prompt ends in <think>: not looked at beyond the last few words, for one who thinks wonders
+_THOUGHT_FIRST = r"(?s)\A.*</think>"
+_NEAR = 160
+_PLEASE = r"(?i)\b(?:please|could you|can you|would you)\b[^.?!]{0,30}\b"
+_TELL_ME = r"tell me|give me|let me know (?:what|which|how|if|whether|where)"
 _ASKS = (
-    r"(?i)\b(?:please|could you|can you|would you)\b[^.?!]{0,30}\b(?:clarify|specify|confirm|tell me|explain|"
-    r"give me|provide|share|let me know (?:what|which|how|if|whether|where))\b"
+    rf"{_PLEASE}(?:{_TELL_ME}|clarify|specify|confirm|explain|provide|share)\b"
     r"|\b(?:i need (?:to know|more)|not sure (?:what|which|how|if|whether)|which one|what exactly)\b"
 )
+# of a program's comments: "please provide your own key" is said to whoever runs it
+_ASKS_ME = rf"{_PLEASE}(?:{_TELL_ME})\b"
 
 
 def asks(answers: Sequence[str]) -> list[bool]:
-    """Whether the raw text of each final answer ends in a question to the user.
+    """Whether the raw text of each final answer asks the user something, for answers without an edit.
 
-    There is a question near its end, or its text asks for information without a question mark. Of a long
-    answer the end is looked at, or a question would cost nothing behind enough words.
+    There is a question in its last `_LAST` characters, code and rows of blanks or marks apart, or its text
+    asks for information without a question mark, or what a reader finds in its code does either.
     """
     spoken = column(answers).str.replace_all(_THOUGHT, " ").str.replace_all(_CALL, " ")
-    coded = spoken.str.replace_all(_FENCED_WORDS, "${1}").str.replace_all(_FENCED, "")
-    words = coded.str.tail(LIMIT).str.replace_all(_INLINE_CODE, "`")
-    plain = words.str.replace_all(_MARKED_OFF, "${1}${2}")
-    said = column(prose(plain.to_list()))
-    found = said.str.tail(_LAST).str.contains(_QUESTION) | said.str.contains(_ASKS)
-    return list(found.to_list())
+    spoken = spoken.str.replace_all(_PADDING, "\n").str.replace_all(_BLANK_LINES, "\n\n")
+    spoken = spoken.str.replace_all(_FENCED_WORDS, "${1}")
+    words = spoken.str.replace_all(_FENCED, "").str.tail(LIMIT)
+    words = words.str.replace_all(_INLINE_WORDS, "${1}").str.replace_all(_INLINE_CODE, "`")
+    words = words.str.replace_all(_GUARD, "${1}")
+    lines = words.str.replace_all(_MARKED_OFF, "${1}${2}").str.replace_all(_WORDED, "- ${1}")
+    said = column(prose(lines.to_list()))
+    near, far = said.str.tail(_NEAR), said.str.replace(_THOUGHT_FIRST, "").str.tail(_LAST)
+    asking = near.str.contains(_QUESTION) | far.str.contains(_QUESTION) | said.str.contains(_ASKS)
+    fences = spoken.str.replace(_THOUGHT_FIRST, "").str.tail(LIMIT).str.extract_all(_FENCED).list.join("\n")
+    beside = fences.str.extract_all(_FENCED_SAID).list.join("\n")
+    return list((asking | beside.str.contains(_QUESTION) | beside.str.contains(_ASKS_ME)).to_list())
 
 
 def asks_by_tool(calls: Sequence[Mapping[str, str]]) -> bool:

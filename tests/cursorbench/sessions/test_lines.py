@@ -208,9 +208,51 @@ def test_the_size_of_a_change_does_not_depend_on_what_came_of_it(before: str, af
 
 
 @given(texts, st.lists(st.tuples(texts, texts), max_size=3))
-def test_many_changes_are_the_sum_of_each(now: str, changes: list[tuple[str, str]]) -> None:
+def test_many_changes_are_the_sum_of_each_and_none_keeps_anothers_line(
+    now: str, changes: list[tuple[str, str]]
+) -> None:
     total = sum((persistence(before, after, now) for before, after in changes), Kept())
-    assert persistence_of_all(changes, now) == total
+    found = persistence_of_all(changes, now)
+    assert (found.units, found.hunks_kept) == (total.units, total.hunks_kept)
+    assert found.added_kept <= total.added_kept
+    assert found.deleted_kept >= total.deleted_kept
+
+
+def test_a_line_that_is_left_once_is_kept_once_in_however_many_edits_it_came() -> None:
+    """Ten edits that each put in the same line kept ten of ten where one was left."""
+    line, now = "    amount = sum(prices)", "def f():\n    amount = sum(prices)\n"
+    assert persistence_of_all([("", line)] * 10, now) == Kept(added=10, added_kept=1)
+    assert persistence_of_all([(line, "")] * 10, now) == Kept(deleted=10, deleted_kept=9)
+    assert persistence_of_all([("", line)] * 2, f"{now}{line}\n{line}") == Kept(added=2, added_kept=2)
+
+
+def test_an_edits_context_may_be_what_another_edit_put_in() -> None:
+    """Two tests, the second put behind the last line of the first, both there: 5 of 6 lines were kept."""
+    same = "    assert answer.status == 200"
+    first, second = (f"def test_{name}():\n    answer = client.get('/{name}')\n{same}" for name in "ab")
+    changes = [("import client", f"import client\n\n{first}"), (same, f"{same}\n\n{second}")]
+    for order in (changes, changes[::-1]):
+        found = persistence_of_all(order, f"import client\n\n{first}\n\n{second}\n")
+        assert found == Kept(added=6, added_kept=6)
+
+
+def test_what_came_back_is_not_taken_from_what_was_added() -> None:
+    """Three lines moved into a function of their own with another indentation: 0.25 of it or all was kept,
+    by which edit came first. The deleted lines are there, re-indented."""
+    body = ["total = compute(x)", "save_total(total)", "notify_owner(total)"]
+    inner, outer = ("\n".join(f"{blanks}{line}" for line in body) for blanks in ("        ", "    "))
+    changes = [(inner, "        record(x)"), ("", f"def record(x):\n{outer}\n")]
+    now = f"def record(x):\n{outer}\n\ndef f(x):\n    if x:\n        record(x)\n"
+    for order in (changes, changes[::-1]):
+        assert persistence_of_all(order, now) == Kept(added=5, added_kept=5, deleted=3)
+
+
+_same = st.integers(0, 4).map(lambda n: "a = compute(b)\n" * n)
+
+
+@given(_same, st.lists(st.tuples(_same, _same), min_size=2, max_size=4))
+def test_the_order_of_edits_does_not_matter(now: str, changes: list[tuple[str, str]]) -> None:
+    assert persistence_of_all(changes, now) == persistence_of_all(changes[::-1], now)
 
 
 _few = st.lists(st.sampled_from(["", "a", "b", "ab"]), max_size=24)

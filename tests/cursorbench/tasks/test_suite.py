@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,6 +136,48 @@ def test_a_suite_that_is_none(tmp_path: Path) -> None:
     (empty.path / "suite.toml").write_text('name = "new"\n')
     with pytest.raises(IntegrityError, match="missing required field"):
         Suite.open(empty.path)
+
+
+@pytest.mark.parametrize("at", ["mkdir", "write", "rename"])
+def test_a_suite_that_was_killed_while_it_was_made_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """A fields' file that was cut short was neither a suite nor could another be made there."""
+    script = f"""
+import os, pathlib, resource, signal
+from cursorbench.tasks import suite
+def dies(*arguments): os.kill(os.getpid(), signal.SIGKILL)
+if {at!r} == "mkdir": suite.tomli_w.dumps = dies
+if {at!r} == "write": resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))  # a disk that is full
+if {at!r} == "rename": pathlib.Path.rename = dies
+suite.Suite.create({str(tmp_path / "new")!r}, "new")
+"""
+    command = [sys.executable, "-B", "-c", script]
+    assert subprocess.run(command, check=False, capture_output=True).returncode != 0
+    assert Suite.begun(Suite.create(tmp_path / "new", "new").path).fields.name == "new"
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda out: (out / "tasks").write_text("mine"), "tasks is in the way"),
+        (lambda out: (out / "tasks").symlink_to(out / "nowhere"), "tasks is a link"),
+        (lambda out: (out / ".suite.toml.new").mkdir(), "new is in the way"),
+        (lambda out: (out / ".suite.toml.new").symlink_to(out.parent / "mine"), "new is a link"),
+        (lambda out: (out.rmdir(), out.symlink_to("nowhere")), "is there already"),
+    ],
+    ids=["file", "link", "folder", "partial link", "broken link"],
+)
+def test_what_stands_in_a_suites_way_is_named_and_not_written_through(
+    tmp_path: Path, make: Callable[[Path], Any], why: str
+) -> None:
+    mine, out = tmp_path / "mine", tmp_path / "new"
+    mine.write_text("keep")
+    out.mkdir()
+    make(out)
+    with pytest.raises(UsageError, match=why):
+        Suite.create(out, "new")
+    assert mine.read_text() == "keep"
 
 
 def test_a_half_written_task_is_no_task(path: Path) -> None:

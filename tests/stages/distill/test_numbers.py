@@ -6,10 +6,12 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evals.population.people import day_of
 from stages.distill import memory, stabiliser
 from stages.distill.facts import Episode
 from stages.distill.measure import _before, _read
@@ -25,6 +27,7 @@ from stages.distill.spec import SignalSpec, Stabiliser, load, parse
 from stages.distill.strata import kind_of_work, language, stratum
 from stages.errors import UsageError
 from stages.linestate import LineState
+from stages.seed import demonstrations
 from tests.stages.distill.events import HOUR, event
 
 NAN = float("nan")
@@ -169,7 +172,7 @@ def test_invalid_calls_are_summed_per_episode() -> None:
         ("I made the name optional:\n\n    name?: string;", False),
         ("It is read from https://a.example/x?y=1 now.", False),
         ("It is:\n\n```sql\nSELECT a FROM t WHERE name LIKE ?\n```", False),
-        ("It is:\n\n1. So\n   ```python\n   # why is this kept?\n   f()\n   ```\n", False),
+        ("It is:\n\n1. So\n   ```python\n   # kept, see below\n   f(a ? b : c, 'sure?')\n   ```\n", False),
         ("It is:\n\n```ts\nconst y = ok(x) ?\n  1 : 2\n```\nThat is all.", False),
         ("It is:\n\n```ts\n" + "f(x ?? y);\n" * 1000 + "// why?\n```", False),
         ("```\nIs it A or B?\n```", True),
@@ -178,10 +181,59 @@ def test_invalid_calls_are_summed_per_episode() -> None:
         ("```\n```\nIs it A or B?\n```", True),
         ("```ts\n" + "f();\n" * 2000 + "```\nIs it A or B?", True),
         ("The end of a ``` block is here.\nIs it A or B?", True),
+        # hidden, where a reader sees it all the same
+        ("It is:\n\n```python\n# Which value should it be?\nf()\n```\n", True),
+        ("```js\nf();  // which value should it be?\n```", True),
+        ("```html\n<!-- Please tell me which value it should be. -->\n```", True),
+        ("```python\nWhich value should it be?\n```", True),
+        ("```question\nwhich value should it be?\n```", True),
+        ("```Which value should it be?\n```", True),
+        ("```py\nどれですか?\n```", True),
+        ("`Which value should it be?`", True),
+        ("RATE = 3 or 5?", True),
+        ("Which value, 3 or 5? {", True),
+        ("Which value should it be?" + "\n" * 9000, True),
+        ("Which value should it be?" + " \u200b" * 9000, True),
+        ("Which value should it be?\n" + "-" * 4000, True),
+        ("Which value should it be?\n" + "- " * 4000, True),
+        ("Which value should it be?\n---", True),
+        ("Which value, 3 or 5?- I wait.", True),
+        ("Which value should it be? " + "The service reads it when it starts. " * 40, True),
+        # not hidden: a reader sees no question
+        ("```ruby\nreturn unless user.nil? or signed_in?\nreturn true if empty?\n```", False),
+        ("It is `return true if x.empty?` now, and `a ? b : c` is gone.", False),
+        ("```sh\nsudo rm -r build  # all of it\n```\nThat is all.", False),
+        ("found = users.empty?\nThat is all.", False),
+        ("Does he want A? Or B? I take A." + " It is read once." * 10 + "</think>Done.", False),
+        ("Done.</think>Which value should it be?", True),
+        ("```js\n/**\n * Which value should it be?\n */\nf();\n```", True),
+        # strings, flags and signatures of code that is shown
+        (
+            'It has:\n\n```json\n{\n  "confirm": "Are you sure you want it?",\n  "ok": 1\n}\n```',
+            False,
+        ),
+        ('It is:\n\n```json\n  "email.required": "Please provide a valid email",\n```\nThat is all.', False),
+        ('It is:\n\n```python\nanswer = input(\n    "Delete all files?"\n)\n```\nThat is all.', False),
+        ('It says:\n\n```python\nraise SystemExit(\n    "please specify a file"\n)\n```', False),
+        ('Run:\n\n```sh\ncurl localhost:80 \\\n  --data "what is the time?"\n```\nThat is all.', False),
+        ("It is:\n\n```js\nask({\n  message:\n    'Overwrite the file?',\n});\n```", False),
+        ("Set it:\n\n```sh\n# please provide your own key\nAPI_KEY=\n```\nThat is all.", False),
+        ("The signature is fun load(id: Int?, name: String) now.", False),
+        ("The signature is load(id: Int?; name: String?): User now.", False),
+        ("It is a union of int?|str now, and of Int?-like names.", False),
+        ("return nil unless empty?", False),
+        ("found = nil unless empty?\nThat is all.", False),
     ],
 )
 def test_asks(answer: str, asked: bool) -> None:
     assert asks([answer]) == [asked]
+
+
+def test_what_the_seed_model_learnt_to_say_asks_where_it_has_a_question_mark() -> None:
+    """The recorded experiments rest on it."""
+    shown = demonstrations
+    said = (*shown.QUESTIONS, *shown.SHORT, *shown.LONG, *shown.OPENINGS, *shown.DECLINES, *shown.FAILED)
+    assert asks(said) == ["?" in text for text in said]
 
 
 @pytest.mark.parametrize(
@@ -239,7 +291,8 @@ def test_a_band_of_history_is_the_first_windows_mean() -> None:
         dual = stabiliser.moved(state, rate, 900, spec)
         assert dual.band == (None if band is None else pytest.approx(band))
         state = dual.to_state()
-    assert state == {"price": pytest.approx(0.4), "rates": [0.4, 0.6, 0.5], "episodes": [900, 900, 900]}
+    gathered = {"rates": [0.4, 0.6, 0.5], "episodes": [900, 900, 900], "capped": True}
+    assert state == {"price": pytest.approx(0.4), **gathered}
 
 
 def test_a_band_of_history_weighs_by_episodes_and_waits_for_enough_of_them() -> None:
@@ -251,7 +304,7 @@ def test_a_band_of_history_weighs_by_episodes_and_waits_for_enough_of_them() -> 
         assert dual.band == (pytest.approx((0.0, 1.0)) if known else None)
         assert dual.price == 0.2
         state = dual.to_state()
-    assert state == {"price": 0.2, "rates": [1.0, 0.0, 0.5], "episodes": [8, 8, 20]}
+    assert state == {"price": 0.2, "rates": [1.0, 0.0, 0.5], "episodes": [8, 8, 20], "capped": True}
     large = stabiliser.moved({"rates": [1.0, 0.0], "episodes": [900, 100]}, 0.0, 8, spec)
     assert large.band == pytest.approx((0.4, 1.0))
 
@@ -261,7 +314,7 @@ def test_a_band_from_before_episodes_were_counted_stays() -> None:
     assert stabiliser.moved({"rates": [0.4, 0.6, 0.5]}, 0.9, 8, spec).band == pytest.approx((0.4, 0.6))
     last = stabiliser.moved({"rates": [0.4, 0.6]}, 0.5, 900, spec)  # the third of three
     assert last.band == pytest.approx((0.4, 0.6))
-    assert last.to_state() == {"price": 0.2, "rates": [0.4, 0.6, 0.5], "episodes": [900]}
+    assert last.to_state() == {"price": 0.2, "rates": [0.4, 0.6, 0.5], "episodes": [900], "capped": True}
 
 
 @pytest.mark.parametrize("sizes", [(8,), (40,), (8, 1000), (1000,)])
@@ -279,6 +332,92 @@ def test_the_band_of_a_small_line_is_no_chance(sizes: tuple[int, ...]) -> None:
         lows.append(dual.band[0])
     assert abs(np.mean(lows) - 0.45) < 0.01
     assert np.quantile(np.abs(np.array(lows) - 0.45), 0.95) < 0.15 / 2
+
+
+def window(rows: list[tuple[str, str, float]]) -> pa.Table:
+    """Episodes as (user, key, edited)."""
+    return pa.table(dict(zip(("user", "key_id", "edited"), map(list, zip(*rows, strict=True)), strict=True)))
+
+
+def test_one_heavy_user_does_not_move_everybodys_price() -> None:
+    """40 people edit in 6 of 10 episodes, a bot with 900 in none: it moved the rate to 0.185.
+
+    It has a tenth of the rate now: the others' 400 are 9 tenths, so it counts as 44.4, and 0.6 * 0.9 is left.
+    """
+    people = [(f"p{n}", "team", float(at < 6)) for n in range(40) for at in range(10)]
+    bot = [("bot", "team", 0.0)] * 900
+    rate, episodes, caps = stabiliser.edit_rate(window([*people, *bot]), ["team"])
+    assert rate == pytest.approx(0.6 * 0.9)
+    assert (episodes, caps) == (444, stabiliser.Caps(users=1))
+    spec, _ = load("default", Path())
+    assert spec.stabiliser is not None
+    state = {"price": 0.2, "rates": [0.6] * 3, "episodes": [400] * 3}
+    assert stabiliser.moved(state, rate, episodes, spec.stabiliser).price < 0.2  # in its band
+    assert stabiliser.moved(state, 0.185, 1300, spec.stabiliser).price == pytest.approx(0.2 + 0.45 - 0.185)
+
+
+def test_one_key_with_the_names_of_many_does_not_either() -> None:
+    """Whoever holds a key names its users: 3,600 names through one key of nine have a quarter. A key that is
+    marked as shared is its users."""
+    people = [(f"p{n}", f"k{n}", float(at < 60)) for n in range(8) for at in range(100)]
+    names = [(f"bot{n}", "mine", 0.0) for n in range(3600)]
+    assert stabiliser.edit_rate(window([*people, *names]), [])[0] == pytest.approx(0.6 * 0.75)
+    assert stabiliser.edit_rate(window([*people, *names]), ["mine"])[0] == pytest.approx(0.6 * 800 / 4400)
+
+
+def test_caps_that_cannot_both_hold_give_way() -> None:
+    """One of five keys may have 2 fifths, the others' four users a tenth each: 4 fifths in all."""
+    people = [(f"p{n}", f"k{n}", 1.0) for n in range(4) for _ in range(100)]
+    bots = ((f"b{n}", "b", 0.0) for n in range(3600))
+    rate, episodes, caps = stabiliser.edit_rate(window([*people, *bots]), [])
+    assert 4 / 10 < rate < 6 / 10
+    assert episodes > 400
+    assert caps.relaxed > 0.01
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_no_cap_binds_the_rate_is_the_mean_to_the_bit(seed: int) -> None:
+    """The simulated population's days, as the experiments and the demo have them; one user; two; a team."""
+    random = np.random.default_rng(seed)
+    days = [[case.person.id for of in day_of("train", seed, 200, n) for case in of] for n in (450, 1200)]
+    for users in (*days, ["one"] * 50, ["one"] * 49 + ["two"], [f"u{n % 12}" for n in range(240)]):
+        edited = random.integers(0, 2, len(users)).astype(float)
+        told = window([(user, "default", edit) for user, edit in zip(users, edited, strict=True)])
+        for shared in ((), ("default",)):
+            found = stabiliser.edit_rate(told, shared)
+            assert found == (float(edited.mean()), len(users), stabiliser.Caps())
+
+
+def test_what_the_caps_did_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And only the three columns that they need are copied of a window's 46."""
+    told = window([("bot", "k", 0.0)] * 900 + [(f"p{n}", "k", 1.0) for n in range(60) for _ in range(10)])
+    told = told.append_column("why_not", pa.array([""] * told.num_rows))
+    spec, _ = load("default", Path())
+    seen, whole = [], stabiliser.edit_rate
+    monkeypatch.setattr(stabiliser, "edit_rate", lambda *of: [seen.append(of[0].column_names), whole(*of)][1])
+    dual = memory.dual(told, LineState(), spec, ["k"])
+    assert seen == [["user", "key_id", "edited"]]
+    assert dual is not None
+    facts = dual.told()
+    assert (facts["capped_users"], facts["capped_keys"], facts["relaxed"]) == (1, 0, 0.0)
+    assert dual.in_words()["edit_rate_caps"] == "1 user and 0 API keys held back"
+
+
+def test_a_band_gathered_uncapped_is_gathered_anew_where_the_caps_bind() -> None:
+    """A bot held the history at 0.185; 0.54 without it ended the price in one window, for ever."""
+    spec, _ = load("default", Path())
+    assert spec.stabiliser is not None
+    old = {"price": 0.2, "rates": [0.185] * 3, "episodes": [1300] * 3}
+    binds = stabiliser.Caps(users=1)
+    dual = stabiliser.moved(old, 0.54, 444, spec.stabiliser, binds)
+    assert (dual.price, dual.band, dual.rates) == (0.2, None, (0.54,))
+    for _ in range(2):
+        dual = stabiliser.moved(dual.to_state(), 0.54, 444, spec.stabiliser, binds)
+    assert dual.band == pytest.approx((0.39, 0.69))
+    untouched = stabiliser.moved(old, 0.2, 444, spec.stabiliser)
+    assert untouched.band == pytest.approx((0.035, 0.335))  # nobody was capped: it is the same measure
+    later = stabiliser.moved(untouched.to_state(), 0.2, 444, spec.stabiliser, binds)
+    assert later.rates == (0.185,) * 3
 
 
 def test_the_incentive_reverses() -> None:

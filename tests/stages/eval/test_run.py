@@ -6,6 +6,7 @@ import hashlib
 import importlib.metadata
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,6 +29,7 @@ from stages.eval.stub import StubEngine
 from stages.eval.subjects import Engines
 from stages.eval.suites import build
 from stages.progress import Silent
+from stages.result import StageResult
 from stages.runner import run_stage
 from stages.stage import Artifact
 from stages.workspace import Workspace
@@ -87,7 +89,35 @@ def test_what_let_a_checkpoint_pass_is_not_what_the_next_one_is_held_against(ben
     bench.store.move_alias("auto", "live", bench.live.digest, reason="test")
     fifth = bench.checkpoint(0.1, 0.2004, bench.live.digest)
     drift = bench.eval(STEADY, checkpoint=fifth.digest)
-    assert drift.inputs["anchor_attempts"].digest == report.outputs["report"].digest
+    assert drift.inputs["anchor_attempts"].digest == again.outputs["report"].digest
+
+
+def test_what_a_live_checkpoint_once_did_is_renewed_while_nothing_passes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stayed for as long as the checkpoint did, and the longer the better it had gone. A tenth is made
+    again at every eval as a check, each time another, and the next candidate is held against that."""
+    drawn = Random(0)
+
+    def numbered(engine: StubEngine, batch: list[ChatRequest], *, seed: int | None = None) -> Any:
+        told = [[*each.messages, {"role": "user", "content": str(drawn.random())}] for each in batch]
+        return [engine._answer(replace(each, messages=more)) for each, more in zip(batch, told, strict=True)]
+
+    monkeypatch.setattr(StubEngine, "chat", numbered)
+    found: list[StageResult] = []
+    for n in range(1, 5):
+        bench.checkpoint(0.1, 0.2 + n / 10_000, bench.live.digest)
+        found.append(bench.eval(STEADY))
+    reports = [result.outputs["report"] for result in found]
+    used = [result.inputs["baseline_attempts"].digest for result in found[1:]]
+    assert used == [report.digest for report in reports[:-1]]
+    names = [f"{report.path}/harness.baseline.parquet" for report in reports]
+    told = [{row["case"]: row["detail"] for row in pq.read_table(name).to_pylist()} for name in names]
+    changed = [{case for case in old if old[case] != new[case]} for old, new in pairwise(told)]
+    assert all(0 < len(one) <= 24 for one in changed)
+    assert len(set.union(*changed)) > 24, "others each time"
+    second = bench.eval(STEADY, checkpoint=reports[1].meta["candidate"])
+    assert (second.run_id, second.status) == (found[1].run_id, found[1].status), "still the same eval"
 
 
 def test_what_is_made_anew_is_drawn_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,6 +381,18 @@ def test_attempts_lost_to_the_infrastructure_are_tried_again(bench: Bench, tmp_p
     assert sorted(one.case for one in found) == sorted(suite.cases())
     assert not any(one.failure for one in found)
     assert account.rerun == 5
+
+
+def test_what_could_not_be_made_again_keeps_what_was_stored() -> None:
+    """Or a candidate could choose, by what breaks the sandbox, which attempts it is held against."""
+    old = [Attempt(case, case, n, {"solved": (0.0, 1.0)}) for case in "abc" for n in (0, 1)]
+    new = [replace(one, values={"solved": (1.0, 1.0)}) for one in old if one.case in "ab"]
+    new[-1] = Attempt("b", "b", 1, {}, failure="the sandbox died")
+    merged, renewed = arms._renewed(old, new, [])
+    assert renewed == 2
+    assert sorted((one.case, one.attempt, one.values["solved"][0]) for one in merged) == [
+        ("a", 0, 1.0), ("a", 1, 1.0), ("b", 0, 0.0), ("b", 1, 0.0), ("c", 0, 0.0), ("c", 1, 0.0),
+    ]  # fmt: skip
 
 
 def test_drift_since_the_anchor_is_reported(bench: Bench) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.train.contributor_cap import BARELY, Capped, cap_contributions, cap_factors, effective_cap
+from stages.contributor_cap import BARELY, Capped, cap_contributions, cap_factors, effective_cap
 
 
 def factors(values: list[float], cap: float, exempt: list[bool] | None = None) -> list[float]:

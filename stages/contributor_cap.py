@@ -1,8 +1,9 @@
-"""No user and no API key contributes more than a capped share of the batch's gradient.
+"""No user and no API key contributes more than a capped share of a batch's gradient, or of a rate.
 
-A contributor's contribution is c_u = sum over their tokens of |coefficient| (importance weight times
-|advantage|): the size of what they can do to the loss. Those above the cap are scaled down to a common
-level L, such that afterwards each of them has exactly the share `cap` of the total:
+A contributor's contribution to the gradient is c_u = sum over their tokens of |coefficient| (importance
+weight times |advantage|): the size of what they can do to the loss; to a rate it is their episodes. Those
+above the cap are scaled down to a common level L, such that afterwards each of them has exactly the share
+`cap` of the total:
 
     f_u = min(1, L / c_u),   L = cap * sum_u min(c_u, L)
 
