@@ -107,17 +107,19 @@ def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float:
 
 
 def write(folder: Path, found: Mapping[str, Any], runs: Sequence[Run], figures_table: str) -> None:
-    """`NAME.json`, `NAME.txt`, `NAME.png`, `NAME.html`."""
+    """`NAME.json`, `NAME.txt`, `NAME.png`, `NAME.html`; NAME-11-20 of seeds 11 to 20."""
     from jinja2 import Environment, StrictUndefined
 
     folder.mkdir(parents=True, exist_ok=True)
-    name = found["bench"]
+    name, first = found["bench"], found["size"]["first_seed"]
+    if first > 1:
+        name += f"-{first}-{first + found['size']['seeds'] - 1}"
     text = f"{figures_table}\n\n{table(found)}\n"
     (folder / f"{name}.json").write_text(json.dumps(found, ensure_ascii=False) + "\n", encoding="utf-8")
     (folder / f"{name}.txt").write_text(text, encoding="utf-8")
     draw(folder / f"{name}.png", runs)
     page = Environment(autoescape=True, undefined=StrictUndefined).from_string(TEMPLATE.read_text("utf-8"))
-    html = page.render(found=found, what=FIGURES, figures=figures_table, table=table(found))
+    html = page.render(found=found, name=name, what=FIGURES, figures=figures_table, table=table(found))
     (folder / f"{name}.html").write_text(html, encoding="utf-8")
 
 

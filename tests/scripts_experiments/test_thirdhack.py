@@ -148,4 +148,6 @@ def test_a_report_is_small_says_which_population_and_loads_nothing_but_its_plot(
     assert population_digest() in page
     assert "id &amp; value\n&lt;b&gt;" in page
     assert all(name in page for name in found["variants"])
+    report.write(tmp_path / "other", {**found, "size": {**found["size"], "first_seed": 11}}, pair, "")
+    assert 'src="thirdhack-11-11.png"' in (tmp_path / "other/thirdhack-11-11.html").read_text("utf-8")
     assert written["thirdhack.png"].startswith(b"\x89PNG")
