@@ -179,7 +179,9 @@ def _alarm(one: Standing, flag: str) -> str:
         how = f"rtrl monitor ack {one.alarm['id']}{flag} --reason ..."
         return f"{bold('ALARM')} {head}\n      blocks the gate: {how}"
     said = one.acknowledged
-    return f"alarm {head}\n      acknowledged by {said.by}, {said.at[:16].replace('T', ' ')}: {said.reason}"
+    other = "" if said.alarm == one.alarm["id"] else f" with {said.alarm}, which was hardly less"
+    when = said.at[:16].replace("T", " ")
+    return f"alarm {head}\n      acknowledged{other} by {said.by}, {when}: {said.reason}"
 
 
 def _ping(found: Workspace, waiting: list[str] | None, quiet: bool) -> None:

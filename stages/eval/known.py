@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stages.errors import InputMissingError
+from stages.errors import InputMissingError, RtrlError
 from stages.eval.config import EvalConfig
 from stages.eval.own_tasks import digests, file_digest
 from stages.identity import code_version
@@ -134,10 +134,25 @@ def changed_versions(recorded: Mapping[str, Any], config: EngineConfig) -> list[
     ]
 
 
-def conditions(workspace: Workspace, config: EvalConfig) -> str:
+def conditions(config: EvalConfig, around: Mapping[str, Any]) -> str:
     """One digest of all that an attempt depends on but the checkpoint: settings, code, `surroundings`."""
     chosen = {name: config.model_dump(mode="json")[name] for name in _ATTEMPTS}
-    return digest({"eval": chosen, "code": code_version(), **surroundings(workspace, config)})
+    return digest({"eval": chosen, "code": code_version(), **around})
+
+
+def conditions_met(workspace: Workspace, config: EvalConfig, recorded: Mapping[str, Any]) -> str:
+    """`conditions` of attempts that were just made as `recorded` surroundings say, by what computes them now.
+
+    "", which no later eval asks for, where own tasks, suites or probes are not what they were when the
+    attempts began: nobody can tell which of them met what. Repositories are read at the recorded commit.
+    """
+    try:
+        now = surroundings(workspace, config)
+    except RtrlError:  # removed while the attempts ran
+        return ""
+    if any(now[name] != recorded.get(name) for name in ("cursorbench", "tasks", "probes")):
+        return ""
+    return conditions(config, {**now, "repositories": recorded.get("repositories", {})})
 
 
 def report_with(store: Store, line: str, checkpoint: str, under: str, *, besides: str) -> Artifact | None:

@@ -114,7 +114,7 @@ class EvalStage:
     ) -> Outcome:
         """Try, compare, decide, report."""
         assert isinstance(config, EvalConfig)
-        from stages.eval.known import as_recorded, changed_versions, conditions
+        from stages.eval.known import as_recorded, changed_versions, conditions_met
         from stages.eval.report import figures
         from stages.eval.subjects import Engines, seed_of
         from stages.eval.suites import build
@@ -130,7 +130,8 @@ class EvalStage:
         with Engines(start, seed, ctx.store.checkpoint_folder) as engines:
             work = Work(config, inputs, ctx, engines)
             verdict = looked(work, suites)
-        meta = work.write(out_dir / "report", verdict) | {"conditions": conditions(ctx.workspace, config)}
+        meta = work.write(out_dir / "report", verdict)
+        meta["conditions"] = conditions_met(ctx.workspace, config, extra)
         line = ctx.workspace.settings.workspace.line
         alarms = alarms_of(ctx.store, line, (inputs["baseline"], inputs["candidate"]))
         meta["alarms"] = [one.to_dict() for one in alarms]
@@ -147,12 +148,12 @@ class EvalStage:
 def _reports(
     workspace: Workspace, store: Store, config: EvalConfig, inputs: Mapping[str, Artifact]
 ) -> dict[str, Artifact]:
-    from stages.eval.known import conditions, report_with
+    from stages.eval.known import conditions, report_with, surroundings
     from stages.eval.work import STORED
 
     if not config.cache:
         return {}
-    under = conditions(workspace, config)
+    under = conditions(config, surroundings(workspace, config))
     line = workspace.settings.workspace.line
     found = {}
     for role, name in STORED.items():

@@ -23,20 +23,23 @@ from stages.registry.schema import FILE, address
 ENTITY = "alarm"
 ACKNOWLEDGED, TOLD = "acknowledged", "told"
 _STATE_FILE = "state.json"  # of a line_state artifact
+FARTHER = 1.25  # an alarm so many times as far from usual as an acknowledged one is not asked about again
 _NEWEST = 2000  # line states that are looked through, so that `rtrl status` waits for no large store
 
 
 class Said(NamedTuple):
-    """One entry in the record of an alarm: what (`ACKNOWLEDGED`, `TOLD`), who, when (ISO), why."""
+    """One entry in the record of an alarm (its id): what (`ACKNOWLEDGED`, `TOLD`), who, when (ISO), why."""
 
     what: str
     by: str
     at: str
     reason: str
+    alarm: str
 
 
 class Standing(NamedTuple):
-    """An alarm (fields of `history.Alarm`, as a dict) and who acknowledged it; None: nobody yet."""
+    """An alarm (fields of `history.Alarm`, as a dict) and who acknowledged it, or one before it that it is
+    hardly more than (`_as_far`); None: nobody yet."""
 
     alarm: dict[str, Any]
     acknowledged: Said | None
@@ -45,7 +48,8 @@ class Standing(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """For `--json`."""
         said = self.acknowledged
-        return {**self.alarm, "acknowledged": said and {"by": said.by, "at": said.at, "reason": said.reason}}
+        told = said and {"by": said.by, "at": said.at, "reason": said.reason, "alarm": said.alarm}
+        return {**self.alarm, "acknowledged": told}
 
 
 def standing(store_dir: Path, line: str, checkpoints: Sequence[str] | None = None) -> list[Standing]:
@@ -111,7 +115,26 @@ def _alarms(
             alarms |= {alarm["id"]: alarm for alarm in found.get("alarms", [])}
     said = _said(connection)
     ordered = sorted(alarms.values(), key=lambda alarm: (alarm["at"], alarm["id"]))
-    return [_standing(alarm, said.get(alarm["id"], [])) for alarm in ordered]
+    found: list[Standing] = []
+    for alarm in ordered:
+        one = _standing(alarm, said.get(alarm["id"], []))
+        if one.acknowledged is None:
+            covers = (old.acknowledged for old in found if old.acknowledged and _as_far(alarm, old.alarm))
+            one = one._replace(acknowledged=next(covers, None))
+        found.append(one)
+    return found
+
+
+def _as_far(alarm: dict[str, Any], known: dict[str, Any]) -> bool:
+    """Whether this alarm says what a known one said: the same behaviour of the same checkpoint, moved the
+    same way, and hardly farther from what is usual.
+
+    Until something is deployed each `distill` of a checkpoint looks at more of the same use, from the same
+    history, and a lasting shift alarms anew: else an acknowledgement were good for nothing from then on.
+    """
+    same = all(alarm[name] == known[name] for name in ("behaviour", "direction", "checkpoint"))
+    moved, before = (abs(one["value"] - one["usual"]) for one in (alarm, known))
+    return same and moved <= FARTHER * before
 
 
 def _connect(store_dir: Path) -> sqlite3.Connection:
@@ -184,7 +207,8 @@ def _said(connection: sqlite3.Connection) -> dict[str, list[Said]]:
     query = "SELECT entity_id, to_state, by, at, data FROM event WHERE entity = ? ORDER BY seq"
     for row in connection.execute(query, (ENTITY,)):
         reason = json.loads(row["data"]).get("reason", "")
-        found.setdefault(row["entity_id"], []).append(Said(row["to_state"], row["by"], row["at"], reason))
+        entry = Said(row["to_state"], row["by"], row["at"], reason, row["entity_id"])
+        found.setdefault(row["entity_id"], []).append(entry)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from stages.eval.known import conditions, surroundings
 from stages.eval.run import EvalStage
 from stages.eval.stub import FILE, StubEngine
 from stages.registry.store import Store
@@ -53,6 +54,11 @@ class Bench:
 
     def eval(self, overrides: list[str] | None = None, **refs: str):  # type: ignore[no-untyped-def]
         return run_stage(self.workspace, self.store, self.stage, refs, overrides or [])
+
+
+def under(workspace: Workspace) -> str:
+    """The conditions of an eval that would begin now."""
+    return conditions(workspace.settings.eval, surroundings(workspace, workspace.settings.eval))
 
 
 def cases(report: Artifact, role: str) -> int:

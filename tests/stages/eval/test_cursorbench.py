@@ -10,10 +10,9 @@ from cursorbench.errors import SandboxError
 from stages.errors import InputMissingError
 from stages.eval import suites
 from stages.eval.attempts import file_name, read
-from stages.eval.known import conditions
 from stages.runner import run_stage
 from tests.cursorbench.suites import CHANGES, make_suite
-from tests.stages.eval.bench import Bench
+from tests.stages.eval.bench import Bench, under
 
 SUITE = ['eval.suites=["cursorbench:../words"]']
 
@@ -44,32 +43,32 @@ def test_both_arms_try_the_tasks(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
 
 def test_other_tasks_are_other_conditions(bench: Bench) -> None:
     here = bench.workspace.with_overrides(SUITE)
-    before = conditions(here, here.settings.eval)
-    assert conditions(here, here.settings.eval) == before
+    before = under(here)
+    assert under(here) == before
     (bench.root / "more").mkdir()
     make_suite(bench.root / "more" / "words", CHANGES[1:])
     moved = bench.workspace.with_overrides(['eval.suites=["cursorbench:../more/words"]'])
-    assert conditions(moved, moved.settings.eval) != before
+    assert under(moved) != before
     tests = next((bench.root / "words" / "tasks" / "word-debug" / "tests" / "files").rglob("*.py"))
     tests.write_text(tests.read_text() + "\n# another test\n")
-    assert conditions(here, here.settings.eval) != before
+    assert under(here) != before
 
 
 def test_another_interpreter_is_other_conditions(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """No task's digest knows which Python its tests run in: attempts under an older one were reused."""
     here = bench.workspace.with_overrides(SUITE)
-    before = conditions(here, here.settings.eval)
+    before = under(here)
     monkeypatch.setattr("cursorbench.tasks.environment.of_machine", lambda kind, python: f"{kind} {python}.1")
-    now = conditions(here, here.settings.eval)
+    now = under(here)
     assert now != before
     monkeypatch.setattr("cursorbench.tasks.environment.of_machine", lambda kind, python: f"{kind} {python}.2")
-    assert conditions(here, here.settings.eval) not in (now, before)
+    assert under(here) not in (now, before)
 
 
 def test_a_suite_that_is_not_there(bench: Bench) -> None:
     nowhere = bench.workspace.with_overrides(['eval.suites=["cursorbench:../nowhere"]'])
     with pytest.raises(InputMissingError, match=r"suite\.toml"):
-        conditions(nowhere, nowhere.settings.eval)
+        under(nowhere)
 
 
 def test_tasks_that_cannot_be_tried_here_are_told_before_anything_runs(bench: Bench) -> None:

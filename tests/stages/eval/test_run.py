@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import shutil
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +24,6 @@ from stages.errors import InputMissingError, UsageError
 from stages.eval import arms, own_tasks
 from stages.eval import attempts as files
 from stages.eval.kept import Kept
-from stages.eval.known import conditions
 from stages.eval.run import EvalStage, start_engine
 from stages.eval.stub import StubEngine
 from stages.eval.subjects import Engines
@@ -33,7 +33,7 @@ from stages.result import StageResult
 from stages.runner import run_stage
 from stages.stage import Artifact
 from stages.workspace import Workspace
-from tests.stages.eval.bench import STEADY, Bench, cases
+from tests.stages.eval.bench import STEADY, Bench, cases, under
 
 
 def test_a_broken_candidate_is_rejected_and_leaves_a_report(bench: Bench) -> None:
@@ -176,11 +176,41 @@ def test_changed_conditions_reuse_nothing(bench: Bench) -> None:
 def test_another_version_of_what_computes_an_attempt_is_another_condition(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
-    config = bench.workspace.settings.eval
-    before = conditions(bench.workspace, config)
+    before = under(bench.workspace)
     real = importlib.metadata.version
     monkeypatch.setattr("importlib.metadata.version", lambda name: "0" if name == package else real(name))
-    assert conditions(bench.workspace, config) != before
+    assert under(bench.workspace) != before
+
+
+def test_tasks_that_change_while_they_are_tried_stand_in_for_nothing(bench: Bench) -> None:
+    """What was tried with the old ones went on record as of the new ones, and the next eval used it."""
+    task = bench.workspace.root / "tasks" / "mine.yaml"
+    task.parent.mkdir()
+    task.write_text("one")
+    include = [*STEADY, "eval.lm_eval_include=tasks"]
+
+    def edited(workspace: Workspace, folder: Path) -> StubEngine:
+        task.write_text("two")
+        return StubEngine(folder)
+
+    def removed(workspace: Workspace, folder: Path) -> StubEngine:
+        shutil.rmtree(task.parent)
+        return StubEngine(folder)
+
+    start = bench.stage
+    bench.stage = EvalStage(engine=edited)
+    bench.checkpoint(0.1, 0.2001, bench.live.digest)
+    report = bench.eval(include).outputs["report"]
+    assert report.meta["conditions"] == ""
+    bench.stage = start
+    second = bench.checkpoint(0.1, 0.2002, bench.live.digest)
+    whole = bench.eval(include, checkpoint=second.digest)
+    assert "baseline_attempts" not in whole.inputs
+    assert whole.outputs["report"].meta["conditions"] == under(bench.workspace.with_overrides(include))
+    bench.stage = EvalStage(engine=removed)
+    third = bench.checkpoint(0.1, 0.2003, bench.live.digest)
+    gone = bench.eval([*include, "eval.cache=false"], checkpoint=third.digest)
+    assert gone.outputs["report"].meta["conditions"] == "", "and what took hours is not lost"
 
 
 def test_a_changed_task_of_ones_own_is_another_eval(bench: Bench) -> None:
@@ -222,11 +252,11 @@ def test_changed_documents_of_ones_own_task_are_another_eval(
     for path in (one, two, three, four):
         path.write_text("{}\n")
     for path in (one, two, three, four):
-        known.add(conditions(here, here.settings.eval))
+        known.add(under(here))
         path.write_text('{"q": 1}\n')
-    known.add(conditions(here, here.settings.eval))
+    known.add(under(here))
     assert len(known) == 5
-    assert conditions(here, here.settings.eval) in known
+    assert under(here) in known
 
 
 def test_the_gate_samples_as_users_are_served(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,6 +241,38 @@ def test_who_has_looked_at_a_small_rise_has_not_looked_at_a_large_one(world: Lin
     assert isinstance(world.refused(world.candidate(large)), GateRejectedError)
 
 
+def test_a_lasting_shift_is_acknowledged_once(world: Line) -> None:
+    """Each cycle adds to the same window: every night's alarm was another one, and no cycle went on."""
+    (first,) = world.distilled(night := world.lived(11, clarified=1.3)).alarms
+    acknowledge(world.store, "auto", [first.id], reason="a new client asks more")
+    night = together(night, world.lived(12, clarified=1.3))
+    (second,) = [one for one in world.distilled(night).alarms if one.behaviour == first.behaviour]
+    assert second.id != first.id
+    assert second.score > first.score, "of more use it is known better"
+    found = {one.alarm["id"]: one for one in standing(world.store.dir, "auto")}
+    said = found[second.id].acknowledged
+    assert said is not None
+    assert (said.alarm, said.reason) == (first.id, "a new client asks more")
+    assert world.refused(world.candidate(world.distilled(night))) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "covered"),
+    [
+        ({"value": 0.59}, True),  # 0.49 from usual, where 0.4 was looked at
+        ({"value": 0.61}, False),
+        ({"usual": 0.02, "value": 0.53}, False),
+        ({"direction": "down"}, False),
+        ({"behaviour": "edit_rate"}, False),
+        ({"checkpoint": "sha256:2"}, False),
+    ],
+)
+def test_what_an_acknowledgement_covers(changed: dict[str, Any], covered: bool) -> None:
+    known = {"behaviour": "ask_rate", "direction": "up", "checkpoint": "sha256:1", "value": 0.5, "usual": 0.1}
+    later = {**known, **changed}
+    assert monitor_standing._as_far(later, known) is covered
+
+
 def test_an_acknowledgement_is_for_one_line(tmp_path: Path) -> None:
     """A population's line begins on the main one's checkpoint and history: their alarms had one id."""
     world = Line(tmp_path, "[populations.acme]\n")
