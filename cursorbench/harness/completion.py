@@ -15,7 +15,8 @@ from typing import Any
 
 from cursorbench.harness.budget import Usage
 
-TRY_AGAIN = frozenset({429, 500, 502, 503, 504})  # nothing was answered, and may be later
+_LATER = frozenset({408, 409, 425, 429})  # beside 5xx: nothing was answered, and may be later
+_OF_THE_REQUEST = frozenset({400, 413, 414, 422, 431})  # these say what was asked is at fault
 CONTEXT_FULL = "context_length_exceeded"
 GENERATION_HEADER = "X-Rtrl-Generation-Id"
 
@@ -109,6 +110,16 @@ def read(body: Any, headers: Mapping[str, str], seconds: float) -> Completion:
         )
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError("the answer is no chat completion") from error
+
+
+def may_be_answered_later(status: int) -> bool:
+    """Whether an answer with this status is one of a server, or a proxy before it, that is not itself."""
+    return status in _LATER or status >= 500
+
+
+def is_of_the_request(status: int) -> bool:
+    """Whether a refusal with this status is for what was asked, and not for who asked, where or how much."""
+    return status in _OF_THE_REQUEST
 
 
 def refused(status: int, text: str) -> RefusedError:

@@ -182,7 +182,7 @@ def _try_again(answer: httpx.Response) -> tuple[str, float]:
     refused = completion.refused(answer.status_code, answer.text)
     if answer.status_code in (401, 403):
         raise UsageError(f"the service refuses the key: {refused}", hint="keys/default.key of the workspace")
-    if answer.status_code not in completion.TRY_AGAIN:
+    if not completion.may_be_answered_later(answer.status_code):
         raise refused
     asked = answer.headers.get("Retry-After", "")
     return str(refused), float(asked) if asked.isdecimal() and len(asked) < 4 else 0.0

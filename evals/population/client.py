@@ -17,11 +17,11 @@ import aiohttp
 
 from cursorbench.errors import DependencyDownError, UsageError
 from cursorbench.harness.completion import (
-    TRY_AGAIN,
     Attribution,
     Completion,
     RefusedError,
     first_model,
+    may_be_answered_later,
     read,
     refused,
     root_of,
@@ -138,6 +138,6 @@ def _judge(status: int, text: str) -> str:
     found = refused(status, text)
     if status in (401, 403):
         raise UsageError(f"the gateway refuses the key: {found}", hint="keys/default.key of the workspace")
-    if status not in TRY_AGAIN:
+    if not may_be_answered_later(status):
         raise found
     return str(found)

@@ -6,15 +6,19 @@ here: the grade (`attempt.py`).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from cursorbench.errors import UsageError
 from cursorbench.graders.efficiency import Usage
 from cursorbench.harness.budget import StopReason
+from cursorbench.harness.completion import is_of_the_request
 from cursorbench.harness.episode import Episode
 from cursorbench.sandbox.protocol import Sandbox
 from cursorbench.sandbox.tree import TooLargeError
 from evals.trials import causes
+
+_STATUS = re.compile(r"HTTP (\d{3})")  # `completion.refused`
 
 
 @dataclass(frozen=True)
@@ -50,9 +54,10 @@ def _aborted(episode: Episode) -> tuple[str, str]:
         UsageError: (exit 2) the engine refuses the very first request.
     """
     why = episode.failure
-    if why.startswith("HTTP 4"):
-        if not episode.turns:
-            raise UsageError(f"the engine refuses the first request: {why}", hint="--model, --max-tokens")
+    status = int(found[1]) if (found := _STATUS.match(why)) else 0
+    if 400 <= status < 500 and not episode.turns:
+        raise UsageError(f"the engine refuses the first request: {why}", hint="--model, --max-tokens")
+    if is_of_the_request(status):
         return "refused_request", why
     return ("engine_timeout" if "takes too long" in why else "engine_down"), why
 

@@ -89,7 +89,11 @@ def test_an_episode(tmp_path: Path) -> None:
 
 
 def test_only_transport_is_tried_again(tmp_path: Path) -> None:
-    away = [httpx.ConnectError("no"), httpx.Response(503, headers={"Retry-After": "1"}), httpx.Response(429)]
+    away = [
+        httpx.ConnectError("no"),
+        httpx.Response(503, headers={"Retry-After": "1"}),
+        *map(httpx.Response, (429, 529)),
+    ]
     service = Service(*away, httpx.RemoteProtocolError("cut"), said("Done."))
     episode = run(tmp_path, service)
     assert episode.stop is StopReason.ANSWERED

@@ -70,6 +70,8 @@ def answer(model: str, messages: list[Message]) -> tuple[int, Message, str]:
         time.sleep(SLOW_S)
     if name == "full" and not first:
         return 400, {"error": {"message": "too long", "code": "context_length_exceeded"}}, ""
+    if name.isdecimal() and not first:  # that status, once a conversation is under way
+        return int(name), {"error": {"message": "from a proxy", "code": ""}}, ""
     if name in ERRORS:
         status, code = ERRORS[name]
         return status, {"error": {"message": name, "code": code}}, ""

@@ -68,6 +68,10 @@ def job(home: Path, server: Scripted, model: str, **changes: object) -> Job:
         ("breaker", "broken_call", False, "failed"),
         ("long", "truncated", False, "failed"),
         ("full", "context_full", False, "failed"),
+        ("422", "refused_request", False, "failed"),
+        ("404", "engine_down", None, None),  # the model was unloaded
+        ("409", "engine_down", None, None),
+        ("529", "engine_down", None, None),
         ("down", "engine_down", None, None),
         ("slow", "engine_timeout", None, None),
     ],
