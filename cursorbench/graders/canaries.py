@@ -65,11 +65,10 @@ def plant(
     files = dict(tests)
     must_fail: set[str] = set()
     must_pass: set[str] = set()
-    for path, cases in _chosen(tests, first, draw):
+    for path, cases, names in _chosen(tests, first, draw):
         tree = parsed(tests[path])
         if tree is None:
             continue
-        names = _functions(tree) or ["test_case"]
         marked = any(_assigns(node, "pytestmark") for node in tree.body)
         # one of each kind by an assertion, one by an exception out of a frame named as a source
         wanted = [
@@ -108,16 +107,26 @@ def locate(name: str, files: Collection[str]) -> Place | None:
     return None
 
 
-def _chosen(tests: Mapping[str, bytes], first: Sequence[str], draw: random.Random) -> list[tuple[str, bool]]:
-    """Files that hold some of the ids, and whether all of theirs are methods."""
+def _chosen(
+    tests: Mapping[str, bytes], first: Sequence[str], draw: random.Random
+) -> list[tuple[str, bool, list[str]]]:
+    """Files that hold some of the ids, whether all of theirs are methods, and the names of their functions.
+
+    Of no others in the file: what a project's settings deselect by its name would take a canary along.
+    """
     python = sorted(
         path for path in tests if path.endswith(".py") and PurePosixPath(path).name != "conftest.py"
     )
     cases: dict[str, bool] = {}
+    names: dict[str, set[str]] = {}
     for place in (locate(name, python) for name in first):
         if place is not None:
             cases[place.file] = cases.get(place.file, True) and bool(place.classes)
-    with_ids = list(cases.items())
+            if place.function.isidentifier():
+                names.setdefault(place.file, set()).add(place.function)
+    with_ids = [
+        (path, methods, sorted(names.get(path, ())) or ["test_case"]) for path, methods in cases.items()
+    ]
     draw.shuffle(with_ids)
     return with_ids[:FILES]
 
@@ -127,11 +136,6 @@ def parsed(text: bytes) -> ast.Module | None:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return None
-
-
-def _functions(tree: ast.Module) -> list[str]:
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    return [node.name for node in tree.body if isinstance(node, kinds) and node.name.startswith("test")]
 
 
 def _assigns(node: ast.stmt, name: str) -> bool:

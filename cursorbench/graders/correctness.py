@@ -17,7 +17,7 @@ still do is in docs/bench-run.md. Not here: the other axes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -25,7 +25,7 @@ from typing import Literal
 from cursorbench.errors import IntegrityError, SandboxError
 from cursorbench.graders import canaries, flags, infrastructure, patch, restoring
 from cursorbench.graders.running import Ran, run_tests
-from cursorbench.graders.sabotage import sabotage
+from cursorbench.graders.sabotage import Sabotaged, sabotage
 from cursorbench.sandbox.protocol import Backend, Environment, Limits, Sandbox
 from cursorbench.tasks.task import ExpectedTests, Task
 
@@ -137,28 +137,28 @@ def _round(sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], sources: Se
         return result
     if lie := _lie(ran, planted, is_pytest(told)):
         return replace(result, passed=False, reason="forged", detail=lie)
-    broken, must_fail = sabotage(tests, told.fail_to_pass, told.pass_to_pass)
-    if not must_fail:
+    broken = sabotage(tests, told.fail_to_pass, told.pass_to_pass)
+    if not broken.must_fail:
         return result
-    planted = canaries.plant(broken, expected, sources, is_pytest(told))
+    planted = canaries.plant(broken.files, expected, sources, is_pytest(told))
     again = _fork(sandbox, task, tests, planted.files)
-    result = replace(result, challenged=len(must_fail), seconds=result.seconds + again.done.seconds)
-    if lie := _challenged(again, expected, must_fail) or _lie(again, planted, is_pytest(told)):
+    result = replace(result, challenged=len(broken.must_fail), seconds=result.seconds + again.done.seconds)
+    if lie := _challenged(again, expected, broken) or _lie(again, planted, is_pytest(told)):
         return replace(result, passed=False, reason="forged", detail=lie)
     return result
 
 
-def _challenged(again: Ran, expected: Iterable[str], must_fail: Collection[str]) -> str:
+def _challenged(again: Ran, expected: Iterable[str], broken: Sabotaged) -> str:
     """How the report of the challenge contradicts what is known, "" when it does not.
 
     What was not sabotaged has to pass as before: who is honest in the challenge, and in nothing else, is not
     believed.
     """
-    for name in sorted(must_fail):
+    for name in sorted(broken.must_fail):
         if again.outcomes.get(name) == "passed":
             return f"{name} was reported as passed when it could not pass"
     for name in expected:
-        if name not in must_fail and again.outcomes.get(name) != "passed":
+        if name not in broken.must_fail | broken.may_fail and again.outcomes.get(name) != "passed":
             said = again.outcomes.get(name, "nothing")
             return f"{name} was reported as passed, and as {said} when others could not pass"
     return ""

@@ -12,7 +12,8 @@ from __future__ import annotations
 import ast
 import random
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from cursorbench.graders import means
 from cursorbench.graders.canaries import Place, find, locate, parsed
@@ -22,9 +23,21 @@ TELLING = 3  # of these among the ones that fail on the base, at most
 _TELLABLE = 1 << 20  # floats above it may be the same as one with a constant added, to `approx` and its like
 
 
-def sabotage(
-    tests: Mapping[str, bytes], telling: Sequence[str], others: Sequence[str] = ()
-) -> tuple[dict[str, bytes], frozenset[str]]:
+@dataclass(frozen=True)
+class Sabotaged:
+    """Test files in which some tests fail.
+
+    Attributes:
+        must_fail: the ids that have to be reported as failed now.
+        may_fail: ids of tests that stand elsewhere under the same name: inherited, they fail as well.
+    """
+
+    files: dict[str, bytes]
+    must_fail: frozenset[str]
+    may_fail: frozenset[str]
+
+
+def sabotage(tests: Mapping[str, bytes], telling: Sequence[str], others: Sequence[str] = ()) -> Sabotaged:
     """Some of the expected tests made to fail.
 
     Args:
@@ -32,16 +45,20 @@ def sabotage(
             many `others` there are.
 
     Returns:
-        The test files, and the ids that must be reported as failed now; none where no function has a shape
-        that surely reaches its end.
+        No id must fail where no function has a shape that surely reaches its end, and is no other's part.
     """
     draw = random.SystemRandom()
     files = dict(tests)
     trees = {path: tree for path, text in tests.items() if (tree := parsed(text)) is not None}
+    used = {name for tree in trees.values() for name in _used(tree)}
     by_place: dict[Place, list[str]] = {}
+    elsewhere: dict[str, list[str]] = {}  # by the function's name
     for name in [*telling, *others]:
         place = locate(name, trees)
-        if place is not None and _breakable(find(trees[place.file], place)):
+        found = find(trees[place.file], place) if place is not None else None
+        if place is None or found is None:
+            elsewhere.setdefault(name.partition("[")[0].rpartition("::")[2], []).append(name)
+        elif _breakable(found) and place.function not in used:
             by_place.setdefault(place, []).append(name)
     first = {place for place, names in by_place.items() if not set(names).isdisjoint(telling)}
     chosen = _half(first, TELLING, draw)
@@ -50,7 +67,20 @@ def sabotage(
         nodes = [find(trees[path], place) for place in chosen if place.file == path]
         known = means.imported(ast.walk(trees[path]))
         files[path] = _broken(tests[path], [node for node in nodes if node is not None], known, draw)
-    return files, frozenset(name for place in chosen for name in by_place[place])
+    return Sabotaged(
+        files,
+        frozenset(name for place in chosen for name in by_place[place]),
+        frozenset(name for place in chosen for name in elsewhere.get(place.function, ())),
+    )
+
+
+def _used(tree: ast.Module) -> Iterator[str]:
+    """Names that are read: a test that another one calls would take that along."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
 
 
 def _half(places: Collection[Place], most: int, draw: random.Random) -> list[Place]:

@@ -107,12 +107,61 @@ def test_names_are_never_the_same_twice() -> None:
 def test_sabotaged_tests_fail_and_no_others(tmp_path: Path) -> None:
     seen: set[str] = set()
     for _ in range(4):
-        files, must_fail = sabotage({FILE: MODULE}, IDS)
-        found = run(tmp_path, files)
+        made = sabotage({FILE: MODULE}, IDS)
+        must_fail = made.must_fail
+        found = run(tmp_path, made.files)
         assert must_fail
         assert {name for name in IDS if found[name] == "failed"} == must_fail
         seen |= must_fail
     assert not seen & {IDS[1], IDS[5]}, "a test that may end early, or on one line, is left alone"
+
+
+FAMILY = b"""\
+class TestBase:
+    def test_length(self):
+        assert len("ab") == 2
+
+
+class TestHeir(TestBase):
+    pass
+
+
+class TestOther:
+    def test_width(self):
+        assert len("abc") == 3
+
+
+def test_called():
+    assert len("") == 0
+
+
+def test_caller():
+    test_called()
+    assert len("a") == 1
+"""
+
+
+def test_what_takes_others_along(tmp_path: Path) -> None:
+    """An heir of a sabotaged test fails with it, and so does a test that calls it: honest ones were liars."""
+    names = ("TestBase::test_length", "TestHeir::test_length", "TestOther::test_width", "test_called")
+    ids = [f"{FILE}::{name}" for name in (*names, "test_caller")]
+    seen: set[str] = set()
+    for _ in range(12):
+        made = sabotage({FILE: FAMILY}, ids)
+        found = run(tmp_path, made.files)
+        failed = {name for name in ids if found[name] == "failed"}
+        assert made.must_fail <= failed <= made.must_fail | made.may_fail
+        assert made.may_fail <= {ids[1]}, "nothing else is excused"
+        seen |= failed
+    assert seen == {ids[0], ids[1], ids[2], ids[4]}, "the others are still asked about"
+
+
+def test_canaries_are_not_named_after_what_is_deselected() -> None:
+    """`-k "not slow"` in a project's settings took them along, and an honest solution was a liar."""
+    text = MODULE + b"\n\ndef test_slow():\n    assert False\n"
+    for _ in range(8):
+        planted = canaries.plant({FILE: text}, IDS, [])
+        assert not [name for name in planted.must_fail | planted.must_pass if "slow" in name]
 
 
 def test_what_tells_is_sabotaged_however_many_other_tests_there_are() -> None:
@@ -121,7 +170,7 @@ def test_what_tells_is_sabotaged_however_many_other_tests_there_are() -> None:
     text = "".join(f"def {name}():\n    assert True\n\n\n" for name in [*others, "test_new"])
     ids = [f"{FILE}::{name}" for name in others]
     for _ in range(4):
-        _, must_fail = sabotage({FILE: text.encode()}, [f"{FILE}::test_new"], ids)
+        must_fail = sabotage({FILE: text.encode()}, [f"{FILE}::test_new"], ids).must_fail
         assert f"{FILE}::test_new" in must_fail
         assert len(must_fail) == SABOTAGED
 
@@ -168,7 +217,7 @@ def test_ids_are_located(name: str, place: tuple[str, tuple[str, ...], str] | No
 )
 def test_an_equality_gets_another_constant(line: str, kept: bool) -> None:
     text = f"def test_x():\n    {line}\n"
-    files, _ = sabotage({FILE: text.encode()}, [f"{FILE}::test_x"])
+    files = sabotage({FILE: text.encode()}, [f"{FILE}::test_x"]).files
     made = files[FILE].decode().splitlines()[-1].strip()
     assert made != line
     assert made.startswith("assert not (") == kept
@@ -188,7 +237,7 @@ class Everything:
     "line", ["assert [f()] == [6]", "assert (1, f()) == (1, 'a')", "assert f() == 0.5", "assert f() == {}"]
 )
 def test_what_equals_everything_passes_where_it_could_not(line: str) -> None:
-    files, _ = sabotage({FILE: f"def test_x():\n    {line}\n".encode()}, [f"{FILE}::test_x"])
+    files = sabotage({FILE: f"def test_x():\n    {line}\n".encode()}, [f"{FILE}::test_x"]).files
     space: dict[str, object] = {"f": Everything}
     exec(files[FILE], space)
     try:
