@@ -10,16 +10,13 @@ import re
 from pathlib import PurePosixPath
 from typing import Literal
 
-from cursorbench.graders.infrastructure import tests_folder
+from cursorbench.graders.infrastructure import TEST_FILE, tests_folder
 
 Kind = Literal["test", "source", "docs", "vendored", "generated", "other"]
 
 _CODE = re.compile(
     r"\.(py|pyi|pyx|go|rs|[cm]?jsx?|tsx?|java|kt|scala|rb|php|c|h|cc|cpp|hpp|cxx|cs|swift|m|exs?|erl|hs|ml|lua"
     r"|pl|r|jl|dart|clj|vue|svelte)"
-)
-_TEST_FILE = re.compile(
-    r"(test_.*|.*_test|tests?|conftest)\.pyi?|.*_test\.(go|rs|c|cc|cpp|exs)|.*[._](test|spec)\.[cm]?[jt]sx?|.*(Test|Tests|IT)\.(java|kt|cs|scala)|.*_(spec|test)\.rb"
 )
 _DOCS_FOLDER = frozenset(
     {"doc", "docs", "documentation", "releasenotes", "changelog.d", "news", "newsfragments"}
@@ -63,7 +60,7 @@ def kind_of(path: str) -> Kind:
     name, folders = parts[-1], [part.lower() for part in parts[:-1]]
     if not _VENDORED.isdisjoint(folders):
         return "vendored"
-    if tests_folder(path) or _TEST_FILE.fullmatch(name):
+    if tests_folder(path) or TEST_FILE.fullmatch(name):
         return "test"
     if _GENERATED.fullmatch(name):
         return "generated"
@@ -98,7 +95,7 @@ def told_by_tests(name: str) -> bool:
 def runs_tests(path: str) -> bool:
     """Whether it is a module of tests by itself, no fixture, helper or data of some."""
     name = PurePosixPath(path).name
-    return bool(_TEST_FILE.fullmatch(name)) and not name.startswith("conftest.")
+    return bool(TEST_FILE.fullmatch(name)) and not name.startswith("conftest.")
 
 
 def tests_of(paths: list[str]) -> tuple[str, ...]:

@@ -27,8 +27,12 @@ NAMES = frozenset(
 PREFIXES = ("jest.config.", "vitest.config.", "playwright.config.")
 SUFFIXES = (".pth", ".pyc", ".pyo")
 FOLDER_SUFFIXES = (".egg-info", ".dist-info")
+_FOLDERS = frozenset({"__pycache__", "sitecustomize", "usercustomize"})
 _TEST_FOLDER = re.compile(
     r"tests?|tests[_-].*|__tests__|specs?|testdata|testing_?data|.*_tests?", re.IGNORECASE
+)
+TEST_FILE = re.compile(
+    r"(test_.*|.*_test|tests?|conftest)\.pyi?|.*_test\.(go|rs|c|cc|cpp|exs)|.*[._](test|spec)\.[cm]?[jt]sx?|.*(Test|Tests|IT)\.(java|kt|cs|scala)|.*_(spec|test)\.rb"
 )
 RUNNERS = frozenset(
     """pytest _pytest pluggy iniconfig packaging py exceptiongroup tomli xdist execnet coverage anyio
@@ -46,7 +50,8 @@ def decides(path: str) -> bool:
         name in NAMES
         or name.startswith(PREFIXES)
         or name.endswith(SUFFIXES)
-        or any(part.endswith(FOLDER_SUFFIXES) or part == "__pycache__" for part in parts)
+        # importlib.metadata reads a folder's suffix in any case
+        or any(part.lower().endswith(FOLDER_SUFFIXES) or part in _FOLDERS for part in parts)
     )
 
 

@@ -164,8 +164,11 @@ def _concerns(path: str, root: Path, folders: set[str], first: set[str]) -> bool
     """`first`: folders that modules are imported from before the library's."""
     if infrastructure.decides(path) or infrastructure.of_tests(path, folders):
         return True
-    if PurePosixPath(path).name in infrastructure.SHARED:
+    name = PurePosixPath(path).name
+    if name in infrastructure.SHARED:
         return True
+    if infrastructure.TEST_FILE.fullmatch(name) and (root / path).exists():
+        return True  # beside code: what the tests there share, which no solution has
     shadow = infrastructure.shadows(path, first)
     return bool(shadow) and not (root / shadow).exists()
 

@@ -52,6 +52,7 @@ def test_total_of_nothing():
 BASE = {
     "calc/__init__.py": "",
     "calc/core.py": CORE,
+    "calc/test_support.py": "TOTAL = 6\n",
     "tests/conftest.py": 'collect_ignore = ["data"]\n',
     "tests/test_core.py": TEST_OLD,
     "pyproject.toml": '[project]\nname = "calc"\nversion = "1"\n[tool.pytest.ini_options]\naddopts = "-q"\n',

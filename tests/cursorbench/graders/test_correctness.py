@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cursorbench.errors import IntegrityError
-from cursorbench.graders import restoring
+from cursorbench.graders import infrastructure, restoring
 from cursorbench.graders.correctness import grade
 from cursorbench.graders.correctness import test_files as files_of
 from cursorbench.sandbox import open_backend
@@ -130,6 +130,32 @@ def test_helpers_in_a_folder_that_the_builder_knows(world: World, folder: str) -
         tests = {f"{folder}/test_core.py": b""}
         assert restoring.put_back(sandbox, world.environment.root, [helper], tests) == [helper]
         assert not sandbox.exec(["test", "-e", helper]).ok
+
+
+def test_what_tests_share_beside_code_is_the_bases(world: World) -> None:
+    """The builder takes it for a test, so no solution has it: a model could edit what the tests compare with.
+    A model's own new tests there decide nothing and stay."""
+    with world.backend.start(world.environment, LIMITS) as sandbox:
+        helper, own = "calc/test_support.py", "calc/test_own.py"
+        for path in (helper, own):
+            sandbox.write(path, b"TOTAL = 0\n")
+        tests = {"calc/test_core.py": b""}
+        assert restoring.put_back(sandbox, world.environment.root, [helper, own], tests) == [helper]
+        assert sandbox.read(helper, 100) == b"TOTAL = 6\n"
+        assert sandbox.read(own, 100) == b"TOTAL = 0\n"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "sitecustomize/__init__.py",
+        "src/usercustomize/more.py",
+        "x-1.Dist-Info/entry_points.txt",
+        "X.EGG-INFO/a",
+    ],
+)
+def test_what_python_loads_before_any_test_decides(path: str) -> None:
+    assert infrastructure.decides(path)
 
 
 def test_folders_that_look_like_options(world: World) -> None:
