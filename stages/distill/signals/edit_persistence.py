@@ -102,16 +102,21 @@ def _whole(before: str, after: str) -> Kept:
 
 
 def _measurements(events: Sequence[Event], horizon_ms: int) -> dict[str, Event]:
-    """The first measurement at or after the horizon, by path."""
+    """The first measurement at or after the horizon, by path.
+
+    Each of several edits may be measured, as long after itself. The last of these measurements saw them all;
+    one that comes when none of them can be due any more is a client's repetition.
+    """
     found: dict[str, Event] = {}
+    due = max((event.at for event in events if event.type == "edit_applied"), default=0) + LATEST * horizon_ms
     for event in in_order(events):
         delay = event.data.get("horizon_s")
         if event.type != "edit_survival" or not isinstance(delay, int | float):
             continue
-        path = path_of(event)
-        if horizon_ms <= 1000 * delay <= LATEST * horizon_ms and (
-            path not in found or delay < found[path].data["horizon_s"]
-        ):
+        known = found.get(path := path_of(event))
+        sooner = known is None or delay < known.data["horizon_s"]
+        again = known is not None and delay == known.data["horizon_s"] and known.at < event.at <= due
+        if horizon_ms <= 1000 * delay <= LATEST * horizon_ms and (sooner or again):
             found[path] = event
     return found
 

@@ -45,6 +45,22 @@ def test_the_first_measurement_after_the_horizon_counts() -> None:
     assert edit_persistence(events, 0, HOUR) == 1.0
 
 
+def test_the_measurement_that_saw_all_edits_counts() -> None:
+    """Each was measured an hour after itself: the first measurement decided, without the second edit."""
+    wrong = BEFORE.replace("w + h", "w - h")
+    events = [applied(0, after=wrong), applied(HOUR + 1, before=wrong)]
+    first, second = ({"path": "a.py", "horizon_s": 3600, "now": now} for now in (wrong, AFTER))
+    measured = [
+        event("edit_survival", HOUR, "first", **first),
+        event("edit_survival", 2 * HOUR + 1, "second", **second),
+    ]
+    assert edit_persistence([*events, measured[0]], 0, HOUR) == 0.5
+    assert edit_persistence([*events, *measured], 0, HOUR) == 1.0
+    assert edit_persistence([*measured[::-1], *events], 0, HOUR) == 1.0
+    repeated = event("edit_survival", 3 * HOUR + 2, "again", **{**second, "now": BEFORE})
+    assert edit_persistence([*events, *measured, repeated], 0, HOUR) == 1.0, "nothing was due any more"
+
+
 def test_a_day_later_is_for_reports() -> None:
     assert edit_persistence([applied(), survived(AFTER, 86_400)], 0, HOUR) is None
 
