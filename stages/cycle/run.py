@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from stages import addresses, locks
@@ -92,9 +93,10 @@ def run_cycle(
     url = config.ping if ping_url is None else _address(ping_url)
     lock = store.lock_path(f"cycle-{line}")
     with locks.hold(lock, what=f"the cycle of line {line}", timeout=lock_timeout):
-        begin_line(workspace, store)
-        record = _record(workspace, store, line, fresh)
-        locks.note_run(lock, record.id)
+        with _failure_told(url, {"line": line}, config.ping_timeout_s):
+            begin_line(workspace, store)
+            record = _record(workspace, store, line, fresh)
+            locks.note_run(lock, record.id)
         turn = _Turn(workspace, store, record, Deadline(total_s, config.shares), stages or load_stages())
         turn.progress, turn.listener, turn.lock_timeout = progress or Silent(), listener, lock_timeout
         return _told(turn, url, config.ping_timeout_s)
@@ -104,22 +106,32 @@ def _told(turn: _Turn, url: str, timeout_s: float) -> CycleResult:
     """Run the turn; whoever listens at `url` hears of its start and of how it ended, by whatever way."""
     record = turn.record
     said = [ping(url, "start", {"cycle": record.id, "line": record.line}, timeout_s)]
-    try:
-        with classified():
-            check_stages(turn.workspace, record, turn.stages)
-            result = turn.run()
-    except BaseException as error:
-        if isinstance(error, Exception) and not isinstance(error, RtrlError):  # a bug would only come again
-            record.status = "failed"
-            record.save(turn.workspace.run_dir)
-        code = getattr(error, "code", None)
-        end = {"cycle": record.id, "error": type(error).__name__}
-        ping(url, str(code if isinstance(code, int) else 1), end, timeout_s)
-        raise
+    with _failure_told(url, {"cycle": record.id}, timeout_s):
+        try:
+            with classified():
+                check_stages(turn.workspace, record, turn.stages)
+                result = turn.run()
+        except Exception as error:
+            if not isinstance(error, RtrlError):  # a bug would only come again
+                record.status = "failed"
+                record.save(turn.workspace.run_dir)
+            raise
     body = {"cycle": record.id, "status": result.status, "error": result.error}
     said.append(ping(url, str(result.exit_code or ""), body, timeout_s))
     result.warnings += [text for text in said if text]
     return result
+
+
+@contextmanager
+def _failure_told(url: str, about: dict[str, str], timeout_s: float) -> Iterator[None]:
+    """What is raised within is told at `url` before it goes on."""
+    try:
+        yield
+    except BaseException as error:
+        code = getattr(error, "code", None)
+        end = {**about, "error": type(error).__name__}
+        ping(url, str(code if isinstance(code, int) else 1), end, timeout_s)
+        raise
 
 
 def plan_cycle(

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from stages import locks
 from stages.cycle.record import Record
 from stages.cycle.stub import StubStage, chain
-from stages.errors import DependencyDownError, UsageError
+from stages.errors import DependencyDownError, InputMissingError, LockedError, UsageError
 from stages.eval.config import EvalConfig
 from stages.registry.store import Store
 from stages.workspace import Workspace
@@ -94,3 +95,19 @@ def test_a_query_stays_behind_what_is_told(
     url, heard = monitor
     run(world, chain(), ping_url=f"{url}?create=1")
     assert heard == ["/check/start?create=1", "/check?create=1"]
+
+
+def test_a_cycle_that_cannot_begin_is_told_unless_another_is_going_on(
+    world: tuple[Workspace, Store], monitor: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store without room, nothing live: the monitor heard neither of a start nor of an end."""
+    (workspace, store), (url, heard) = world, monitor
+    lock = store.lock_path(f"cycle-{workspace.settings.workspace.line}")
+    with locks.hold(lock, what="another"), pytest.raises(LockedError):
+        run(world, chain(), ping_url=url)
+    assert heard == []
+    nothing = fail(InputMissingError("nothing is live"))
+    monkeypatch.setattr("stages.cycle.run.begin_line", lambda *_: nothing())
+    with pytest.raises(InputMissingError):
+        run(world, chain(), ping_url=url)
+    assert heard == ["/check/5"]
