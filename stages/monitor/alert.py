@@ -10,6 +10,7 @@ host alone. Not for: healthchecks (`stages/cycle/ping.py`).
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +39,8 @@ def tell(workspace: Workspace, store: Store) -> list[str]:
             return _tell(store, line, url, config.timeout_s, config.retries)
     except LockedError:
         return []  # somebody else is telling them
-    except IntegrityError as error:  # the gate refuses for it; telling has no cycle to end
-        return [f"alarms were not told: {error.message}"]
+    except (IntegrityError, sqlite3.Error) as error:  # the gate refuses for it; telling has no cycle to end
+        return [f"alarms were not told: {error}"]
     except RtrlError as error:  # the registry is busy or full: what was told is told again
         return [f"alarms may be told twice: {error.message}"]
 

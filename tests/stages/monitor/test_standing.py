@@ -6,6 +6,7 @@ import http.server
 import json
 import os
 import queue
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -395,6 +396,22 @@ def test_two_who_tell_at_once_tell_once(
     first.join(60)
     assert alert.tell(workspace, world.store) == []
     assert hook.taken.empty()
+
+
+def test_a_registry_that_cannot_be_read_ends_no_cycle_that_would_tell(
+    tmp_path: Path, posts: tuple[str, type[Posts]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The distill before it had succeeded, and the cycle ended with it."""
+    url, _ = posts
+    world = Line(tmp_path, f'[monitor]\nwebhook = "{url}"\n')
+
+    def busy(*_: Any) -> None:
+        raise sqlite3.OperationalError("database is locked")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(alert, "standing", busy)
+        assert alert.tell(world.workspace, world.store) == ["alarms were not told: database is locked"]
+    world.close()
 
 
 def test_a_watch_goes_on_after_a_look_that_failed(world: Line, posts: tuple[str, type[Posts]]) -> None:
