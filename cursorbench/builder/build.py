@@ -196,8 +196,12 @@ class _Work:
         blank = Verdict(self._key(candidate), candidate.commit, redact(candidate.subject).text, "rejected")
         name = task_name(self.settings.repository_name(), candidate.commit)
         # made under other settings, one of them its name, or half known
-        for old in {name, self.state.task_of(candidate.commit)}:
-            outdated.remove(self.suite, self.state, old)
+        old = {name, self.state.task_of(candidate.commit)}
+
+        def clear() -> None:
+            for one in old:
+                outdated.remove(self.suite, self.state, one)
+
         try:
             request = self._request(candidate)
             with self.reading:
@@ -206,9 +210,10 @@ class _Work:
                     self.suite.fields.canary, self.state.locks,
                 )  # fmt: skip
             short = candidate.commit[:10]
-            facts = judge.make(draft, lambda what: self.progress.advance(0, f"{short}: {what}"))
+            facts = judge.make(draft, lambda what: self.progress.advance(0, f"{short}: {what}"), clear)
             verdict = msgspec.structs.replace(blank, outcome="kept", task=draft.name, facts=facts)
         except Unfit as error:
+            clear()
             detail = redact(error.detail).text
             verdict = msgspec.structs.replace(blank, reason=error.reason, detail=detail)
         except DependencyDownError as error:
@@ -220,13 +225,19 @@ class _Work:
         verdict = msgspec.structs.replace(
             verdict, seconds=round(time.monotonic() - began, 1), load=round(load(), 1)
         )
-        self.state.put(verdict)
+        if verdict.outcome != "unfinished" or not self._stands(candidate.commit):
+            self.state.put(verdict)
         told = f"{verdict.commit[:10]} {verdict.task or verdict.reason}"
         self.progress.message(
             f"{told}{': ' + verdict.detail[:100] if verdict.detail else ''} ({verdict.seconds:.0f} s)"
         )
         self.progress.advance(1, told)
         return verdict
+
+    def _stands(self, commit: str) -> bool:
+        """Whether an earlier build's task of it is in the suite: infrastructure is no reason to lose that."""
+        name = self.state.task_of(commit)
+        return bool(name) and self.suite.folder(name).is_dir()
 
     def _request(self, candidate: Candidate) -> Request | None:
         if self.traced is None:

@@ -52,8 +52,12 @@ class Judge:
     clock: Clock
     narrow: Callable[[Stable], Stable] = lambda found: found
 
-    def make(self, draft: Draft, said: Callable[[str], None]) -> dict[str, Any]:
+    def make(
+        self, draft: Draft, said: Callable[[str], None], replacing: Callable[[], None] = lambda: None
+    ) -> dict[str, Any]:
         """Write the task of a draft. Returns what provenance says of it.
+
+        `replacing` is called when all is known and written, right before the task is put in its place.
 
         Raises:
             Unfit: it makes none.
@@ -85,6 +89,7 @@ class Judge:
             write_json(final.folder / "provenance.json", draft.facts)
             target = self.place(draft.name)
             target.parent.mkdir(parents=True, exist_ok=True)
+            replacing()
             final.folder.rename(target)
             return draft.facts
         finally:

@@ -28,6 +28,8 @@ _FILES_OF_REQUIREMENTS = re.compile(
     r"(dev-?|test-?)?requirements([-_](dev|tests?|testing))?\.txt|requirements/(base|main|dev|tests?|testing)\.txt"
     r"|tests?/(test-?)?requirements\.txt"
 )
+_CONTINUED = re.compile(r"\\\r?\n")
+_OPTION = re.compile(r"\s--\w")  # of one requirement: --hash=...
 _NAME = re.compile(r"^\s*([A-Za-z0-9][\w.-]*)")
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)*(?:[-._]?(?:a|b|rc|dev|post)\.?\d*)*)")
 _NOT_CODE = frozenset(
@@ -125,12 +127,17 @@ def _requirement_files(repository: Repository, root: str) -> dict[str, tuple[str
     for folder, tree in folders.items():
         for entry in repository.tree(tree):
             if entry.mode in FILES and _FILES_OF_REQUIREMENTS.fullmatch(folder + entry.name):
-                rows = repository.text(entry.oid).splitlines()
-                plain = (row.split(" #")[0].strip() for row in rows)
-                found[folder + entry.name] = tuple(row for row in plain if row and row[0] not in "#-.")
+                found[folder + entry.name] = requirements_of(repository.text(entry.oid))
     if told := of_tox(repository.text(repository.find(root, "tox.ini"))):
         found["tox.ini"] = told
     return found
+
+
+def requirements_of(text: str) -> tuple[str, ...]:
+    """The requirements of a file, without options, comments and hashes: the lock has hashes of its own."""
+    rows = _CONTINUED.sub(" ", text).splitlines()
+    plain = (_OPTION.split(row.split(" #")[0])[0].strip() for row in rows)
+    return tuple(row for row in plain if row and row[0] not in "#-.")
 
 
 def _code(repository: Repository, root: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -164,13 +164,22 @@ def _concerns(path: str, root: Path, folders: set[str], first: set[str]) -> bool
     """`first`: folders that modules are imported from before the library's."""
     if infrastructure.decides(path) or infrastructure.of_tests(path, folders):
         return True
-    name = PurePosixPath(path).name
-    if name in infrastructure.SHARED:
+    if PurePosixPath(path).name in infrastructure.SHARED or _of_tests_beside_code(path, root):
         return True
-    if infrastructure.TEST_FILE.fullmatch(name) and (root / path).exists():
-        return True  # beside code: what the tests there share, which no solution has
     shadow = infrastructure.shadows(path, first)
     return bool(shadow) and not (root / shadow).exists()
+
+
+def _of_tests_beside_code(path: str, root: Path) -> bool:
+    """Whether it is a base's file that the tests beside code share, or is imported in the place of one.
+
+    No solution has one. `test_support/__init__.py` and `test_support.abi3.so` come before `test_support.py`.
+    """
+    pure = PurePosixPath(path)
+    if infrastructure.TEST_FILE.fullmatch(pure.name) and (root / path).exists():
+        return True
+    modules = (place.with_name(f"{place.name.partition('.')[0]}.py") for place in (pure, *pure.parents[:-1]))
+    return any(infrastructure.TEST_FILE.fullmatch(one.name) and (root / one).is_file() for one in modules)
 
 
 def _differs(sandbox: Sandbox, root: Path, path: str, linked: bool) -> bool:

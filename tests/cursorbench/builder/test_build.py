@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -15,8 +16,10 @@ from pathlib import Path
 import pytest
 
 from cursorbench.builder.build import Built, build
+from cursorbench.builder.judge import Judge
 from cursorbench.builder.settings import PYTEST, Settings, filled, since
 from cursorbench.builder.state import BusyError, State, Verdict
+from cursorbench.builder.unfit import Unfit
 from cursorbench.errors import DependencyDownError, InputMissingError, UsageError
 from cursorbench.tasks.suite import Suite
 from tests.cursorbench.history.gits import HOUR, Git
@@ -111,11 +114,11 @@ def repository(folder: Path, *names: str) -> dict[str, str]:
     return named
 
 
-def made(tmp_path: Path, jobs: int = 1) -> tuple[Built, Told]:
+def made(tmp_path: Path, jobs: int = 1, timeout_s: float = 300.0) -> tuple[Built, Told]:
     told = Told()
     settings = Settings(
         tmp_path / "repo", tmp_path / "suite", name="me/words", environment="host", cache=tmp_path / "cache",
-        test_command=shlex.join(COMMAND), jobs=jobs,
+        test_command=shlex.join(COMMAND), jobs=jobs, timeout_s=timeout_s,
     )  # fmt: skip
     return build(settings, told), told
 
@@ -197,6 +200,29 @@ def test_names_that_are_no_utf8(tmp_path: Path) -> None:
     assert needed == {"words/__init__.py": "needed", "words/?.py": "not needed"}
     (reject,) = json.loads((tmp_path / "suite" / "rejects.json").read_text())
     assert (reject["reason"], reject["detail"]) == ("link_or_submodule", "words/?")
+
+
+@needs_bubblewrap
+def test_a_build_under_other_settings_that_fails_leaves_the_suite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It removed each task before anything was known: without a network all of them were gone."""
+    repository(tmp_path / "repo", "fix")
+    made(tmp_path)
+    suite = Suite.open(tmp_path / "suite")
+    for error, left in (DependencyDownError("no index"), 1), (Unfit("requirements", "none"), 0):
+
+        def fails(*_: object, error: Exception = error) -> None:
+            raise error
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Judge, "_validated", fails)
+            with contextlib.suppress(DependencyDownError):
+                made(tmp_path, timeout_s=299.0)
+        assert len(list((tmp_path / "suite" / "tasks").iterdir())) == left
+        if left:
+            assert Suite.open(tmp_path / "suite").digest == suite.digest
+            assert "1 of 1 candidates were judged before" in made(tmp_path)[1].lines
 
 
 KILLED = """

@@ -10,7 +10,7 @@ import pytest
 from cursorbench.builder import lock
 from cursorbench.builder.cut import FutureLeftError
 from cursorbench.builder.installed import assert_absent
-from cursorbench.builder.project import Project, has_pytest, project_at
+from cursorbench.builder.project import Project, has_pytest, project_at, requirements_of
 from cursorbench.errors import UsageError
 from cursorbench.history.repository import Repository
 from tests.cursorbench.history.gits import Git
@@ -193,3 +193,20 @@ def test_a_release_in_the_environment_is_seen(tmp_path: Path, name: str, text: s
     (site / name).write_text(text)
     with pytest.raises(FutureLeftError, match=message):
         assert_absent(tmp_path / "venv", about)
+
+
+def test_what_pip_compile_writes() -> None:
+    """The backslash stayed and took the next requirement along: no lock could be made of it."""
+    text = """\
+--index-url https://example.org/simple
+attrs==23.2.0 \\
+    --hash=sha256:935dc3b529c262f6cf76e50877d35a4bd3c1de194fd41f47a2b7ae8f19971f30 \\
+    --hash=sha256:99b87a485a5820b23b879f04c2305b44b951b502fd64be915879d77a7e8fc6f1
+    # via -r requirements.in
+iniconfig==2.0.0 ; python_version < "4" --hash=sha256:2d91
+colorama \\
+    ==0.4.6
+"""
+    wanted = ("attrs==23.2.0", 'iniconfig==2.0.0 ; python_version < "4"', "colorama      ==0.4.6")
+    assert requirements_of(text) == wanted
+    assert requirements_of(text.replace("\n", "\r\n")) == wanted

@@ -137,10 +137,17 @@ def test_what_tests_share_beside_code_is_the_bases(world: World) -> None:
     A model's own new tests there decide nothing and stay."""
     with world.backend.start(world.environment, LIMITS) as sandbox:
         helper, own = "calc/test_support.py", "calc/test_own.py"
-        for path in (helper, own):
+        before = ["calc/test_support.abi3.so", "calc/test_support/__init__.py", "calc/test_support/more.py"]
+        for path in (helper, own, *before):
             sandbox.write(path, b"TOTAL = 0\n")
         tests = {"calc/test_core.py": b""}
-        assert restoring.put_back(sandbox, world.environment.root, [helper, own], tests) == [helper]
+        touched = [helper, own, *before]
+        assert restoring.put_back(sandbox, world.environment.root, touched, tests) == [
+            *before[:1],
+            helper,
+            *before[1:],
+        ]
+        assert not any(sandbox.exec(["test", "-e", path]).ok for path in before)
         assert sandbox.read(helper, 100) == b"TOTAL = 6\n"
         assert sandbox.read(own, 100) == b"TOTAL = 0\n"
 
