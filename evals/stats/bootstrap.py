@@ -4,8 +4,8 @@ For H0: mean = m0 the residual sums r_g = S_g - m0 n_g get random signs w_g, and
 the resampled world is compared with the one observed (Cameron, Gelbach & Miller 2008, section III.C;
 Rademacher weights). Up to 11 clusters all 2^G sign patterns are counted, which makes the test exact
 when the differences are symmetric, as they are between two samples of one model. The smallest
-possible p is 2^-G, so that fewer than 8 clusters could never call a loss with four metrics (Holm's
-level is then 0.6 %): there `inference.py` uses Student's t.
+possible p is 2^-G, so that 8 clusters could never call a loss with ten metrics, those against the anchor
+among them (Holm's level is then 0.25 %): below 10, which serve 25 metrics, `inference.py` uses Student's t.
 """
 
 from __future__ import annotations

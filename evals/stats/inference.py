@@ -1,4 +1,4 @@
-"""Bounds and p values of a clustered mean: Student's t, and the bootstrap from 8 to 19 clusters.
+"""Bounds and p values of a clustered mean: Student's t, and the bootstrap from 10 to 19 clusters.
 
 One interface for both, so that what is decided does not depend on how many clusters there are.
 """
@@ -14,7 +14,7 @@ from evals.stats import bootstrap
 from evals.stats.clusters import ClusterSums
 
 BOOTSTRAP_BELOW = 20
-BOOTSTRAP_FROM = 8  # its smallest p value is 2^-G
+BOOTSTRAP_FROM = 10  # its smallest p value is 2^-G
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from stages.errors import GateRejectedError, InputMissingError, IntegrityError, RtrlError, UsageError
-from stages.monitor.standing import ACKNOWLEDGED, ENTITY, Standing, acknowledged, of_line, standing
+from stages.monitor.standing import ACKNOWLEDGED, ENTITY, SEEN, Standing, acknowledged, of_line, standing
 from stages.populations import line_flag
 from stages.who import who
 
@@ -57,7 +57,7 @@ def acknowledge(
     """Put on record that somebody has looked at these alarms (ids, or beginnings of them).
 
     Returns those acknowledged now; one that was already is left as it is, also when gc has removed the line
-    state that it stood in.
+    state that it stood in. One that another's acknowledgement covers gets its own.
 
     Raises:
         UsageError: (2) no reason, or a beginning that several alarms have.
@@ -71,11 +71,12 @@ def acknowledge(
     (known, unread), done = of_line(store.dir, line), acknowledged(store.dir)
     gone = done - {one.alarm["id"] for one in known}
     found = [_one(known, unread, name) for name in dict.fromkeys(ids) if name not in gone]
-    new = [one for one in found if one.acknowledged is None]
+    new = [one for one in found if one.acknowledged is None or one.acknowledged.alarm != one.alarm["id"]]
     if new and not dry_run:
         with store.write("alarm") as session:
             for one in new:
-                data = {"line": line, "reason": reason, "alarm": one.alarm["text"]}
+                seen = {name: one.alarm[name] for name in SEEN}
+                data = {"line": line, "reason": reason, "alarm": one.alarm["text"], "seen": seen}
                 record(session, ENTITY, one.alarm["id"], "", ACKNOWLEDGED, by=by or who(), data=data)
     return new
 

@@ -23,18 +23,22 @@ from stages.registry.schema import FILE, address
 ENTITY = "alarm"
 ACKNOWLEDGED, TOLD = "acknowledged", "told"
 _STATE_FILE = "state.json"  # of a line_state artifact
+SEEN = ("behaviour", "direction", "checkpoint", "at", "value", "usual", "score")
 FARTHER = 1.25  # an alarm so many times as far from usual as an acknowledged one is not asked about again
 _NEWEST = 2000  # line states that are looked through, so that `rtrl status` waits for no large store
 
 
 class Said(NamedTuple):
-    """One entry in the record of an alarm (its id): what (`ACKNOWLEDGED`, `TOLD`), who, when (ISO), why."""
+    """One entry in the record of an alarm (its id): what (`ACKNOWLEDGED`, `TOLD`), who, when (ISO), why, for
+    which line, and what was seen of it (`SEEN` of the alarm; nothing in entries of before it was noted)."""
 
     what: str
     by: str
     at: str
     reason: str
     alarm: str
+    line: str
+    seen: dict[str, Any]
 
 
 class Standing(NamedTuple):
@@ -115,14 +119,8 @@ def _alarms(
             alarms |= {alarm["id"]: alarm for alarm in found.get("alarms", [])}
     said = _said(connection)
     ordered = sorted(alarms.values(), key=lambda alarm: (alarm["at"], alarm["id"]))
-    found: list[Standing] = []
-    for alarm in ordered:
-        one = _standing(alarm, said.get(alarm["id"], []))
-        if one.acknowledged is None:
-            covers = (old.acknowledged for old in found if old.acknowledged and _as_far(alarm, old.alarm))
-            one = one._replace(acknowledged=next(covers, None))
-        found.append(one)
-    return found
+    every = [one for each in said.values() for one in each if one.what == ACKNOWLEDGED and one.line == line]
+    return [_standing(alarm, said.get(alarm["id"], []), every) for alarm in ordered]
 
 
 def _as_far(alarm: dict[str, Any], known: dict[str, Any]) -> bool:
@@ -133,6 +131,8 @@ def _as_far(alarm: dict[str, Any], known: dict[str, Any]) -> bool:
     history, and a lasting shift alarms anew: else an acknowledgement were good for nothing from then on.
     """
     same = all(alarm[name] == known[name] for name in ("behaviour", "direction", "checkpoint"))
+    if alarm["behaviour"] == "divergence":  # its values are of two scales
+        return same and alarm["score"] <= FARTHER * known["score"]
     moved, before = (abs(one["value"] - one["usual"]) for one in (alarm, known))
     return same and moved <= FARTHER * before
 
@@ -206,12 +206,16 @@ def _said(connection: sqlite3.Connection) -> dict[str, list[Said]]:
     found: dict[str, list[Said]] = {}
     query = "SELECT entity_id, to_state, by, at, data FROM event WHERE entity = ? ORDER BY seq"
     for row in connection.execute(query, (ENTITY,)):
-        reason = json.loads(row["data"]).get("reason", "")
-        entry = Said(row["to_state"], row["by"], row["at"], reason, row["entity_id"])
+        data = json.loads(row["data"])
+        about = (data.get("reason", ""), row["entity_id"], data.get("line", ""), data.get("seen", {}))
+        entry = Said(row["to_state"], row["by"], row["at"], *about)
         found.setdefault(row["entity_id"], []).append(entry)
     return found
 
 
-def _standing(alarm: dict[str, Any], said: Sequence[Said]) -> Standing:
-    acknowledged = next((one for one in said if one.what == ACKNOWLEDGED), None)
+def _standing(alarm: dict[str, Any], said: Sequence[Said], every: Sequence[Said]) -> Standing:
+    """`said` of this alarm; `every` acknowledgement of its line."""
+    own = (one for one in said if one.what == ACKNOWLEDGED)
+    covers = (one for one in every if one.seen and one.seen["at"] <= alarm["at"] and _as_far(alarm, one.seen))
+    acknowledged = next(own, None) or next(covers, None)
     return Standing(alarm, acknowledged, any(one.what == TOLD for one in said))

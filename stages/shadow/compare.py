@@ -28,9 +28,10 @@ import numpy as np
 from scipy import stats
 
 from evals.stats.clusters import cluster_sums
-from evals.stats.inference import BOOTSTRAP_FROM, Inference
+from evals.stats.inference import Inference
 
 ALPHA = 0.01  # of each end of each interval
+FEWEST_USERS = 8  # for an interval of users
 NOTICED_MS = 100.0  # an answer that takes less than this longer is not slower for anybody
 
 
@@ -96,7 +97,7 @@ def compare(
     failures = [bool(each.error) for each in live], [bool(each.error) for each in candidate]
     both = [row for row, failed in enumerate(zip(*failures, strict=True)) if not any(failed)]
     clusters = [users[row] for row in both]
-    if len(set(clusters)) < BOOTSTRAP_FROM:  # too few users for an interval of users: requests stand alone
+    if len(set(clusters)) < FEWEST_USERS:  # requests stand alone
         clusters = [str(row) for row in both]
     pairs = [(live[row], candidate[row]) for row in both]
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -254,7 +255,27 @@ def test_a_lasting_shift_is_acknowledged_once(world: Line) -> None:
     said = found[second.id].acknowledged
     assert said is not None
     assert (said.alarm, said.reason) == (first.id, "a new client asks more")
-    assert world.refused(world.candidate(world.distilled(night))) is None
+    candidate = world.candidate(world.distilled(night))
+    assert world.refused(candidate) is None
+    gc.collect(world.store, 0.0, by="cron")  # the line state that was acknowledged goes
+    assert first.id not in {one.alarm["id"] for one in standing(world.store.dir, "auto")}
+    assert world.refused(candidate) is None
+    (own,) = acknowledge(world.store, "auto", [second.id], reason="still so")
+    assert own.alarm["id"] == second.id, "what another one covers can have its own"
+    assert acknowledge(world.store, "auto", [second.id], reason="again") == []
+
+
+def test_what_is_covered_covers_nothing_itself(world: Line) -> None:
+    """A quarter more each night: one acknowledgement let a rise go to any height."""
+    first = world.distilled(world.lived(11, clarified=1.3))
+    (alarm,) = first.alarms
+    acknowledge(world.store, "auto", [alarm.id], reason="a few more, fine")
+    for night, moved in enumerate((1.2, 1.44, 1.73), 1):
+        value = alarm.usual + moved * (alarm.value - alarm.usual)
+        worse = msgspec.structs.replace(alarm, id=f"a{night:08d}", at=alarm.at + night, value=value)
+        history = msgspec.structs.replace(first.history, alarms=[worse])
+        candidate = world.candidate(replace(first, history=history))
+        assert (world.refused(candidate) is None) == (night == 1)
 
 
 @pytest.mark.parametrize(
@@ -266,12 +287,30 @@ def test_a_lasting_shift_is_acknowledged_once(world: Line) -> None:
         ({"direction": "down"}, False),
         ({"behaviour": "edit_rate"}, False),
         ({"checkpoint": "sha256:2"}, False),
+        ({"score": 9.0}, True),
     ],
 )
 def test_what_an_acknowledgement_covers(changed: dict[str, Any], covered: bool) -> None:
-    known = {"behaviour": "ask_rate", "direction": "up", "checkpoint": "sha256:1", "value": 0.5, "usual": 0.1}
+    known = {
+        "behaviour": "ask_rate", "direction": "up", "checkpoint": "sha256:1", "value": 0.5, "usual": 0.1,
+        "score": 4.0,
+    }  # fmt: skip
     later = {**known, **changed}
     assert monitor_standing._as_far(later, known) is covered
+
+
+def test_a_divergence_is_as_far_as_it_is_sure() -> None:
+    """Its values are the reward and what users tell, each in its own unit."""
+    known = {
+        "behaviour": "divergence",
+        "direction": "up",
+        "checkpoint": "c",
+        "value": 1.0,
+        "usual": 1.0,
+        "score": 4.0,
+    }
+    assert monitor_standing._as_far({**known, "value": 3.0, "score": 5.0}, known)
+    assert not monitor_standing._as_far({**known, "score": 5.1}, known)
 
 
 def test_an_acknowledgement_is_for_one_line(tmp_path: Path) -> None:
