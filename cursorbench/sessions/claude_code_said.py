@@ -31,8 +31,9 @@ _WAITING = 1000  # prompts kept until they are said; a loop of a broken client i
 
 def automatic_line(line: dict[str, Any]) -> Automatic:
     """Why nobody typed the texts of this line, "" when its fields do not tell."""
-    if line.get("isSidechain") is True:
-        return "" if _is_side_question(line) else "sub_agent"
+    sidechain = line.get("isSidechain") is True
+    if sidechain and _is_side_question(line):
+        return ""
     if line.get("isCompactSummary") is True:
         return "continuation"
     if line.get("isMeta") is True or line.get("isVisibleInTranscriptOnly") is True:
@@ -41,7 +42,9 @@ def automatic_line(line: dict[str, Any]) -> Automatic:
         return "plan"
     origin = table_of(line.get("origin")).get("kind")
     others = isinstance(origin, str) and origin != "human"
-    return "meta" if others or line.get("promptSource") == "system" else ""
+    if others or line.get("promptSource") == "system":
+        return "meta"
+    return "sub_agent" if sidechain else ""
 
 
 def _is_side_question(line: dict[str, Any]) -> bool:

@@ -173,7 +173,7 @@ class _Rollout:
             "place": message.place,
         }
         if message.role == "user":
-            automatic = "sub_agent" if self.sub_agent else message.automatic
+            automatic = message.automatic or ("sub_agent" if self.sub_agent else "")
             whole = spoken.Part(message.text, automatic)
             apart = [whole] if automatic else spoken.apart(message.text)
             return [UserTurn(**where, text=one.text, automatic=one.automatic) for one in apart]

@@ -147,7 +147,7 @@ class _Events:
         if not isinstance(text := data.get("content"), str):
             yield Quarantined(where.place, "user.message without content")
         else:
-            why = "sub_agent" if where.sub_agent else automatic(data)
+            why = automatic(data) or ("sub_agent" if where.sub_agent else "")
             yield from spoken.turns(text, why, **where.fields, id=where.event)
 
     def _notified(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:

@@ -139,7 +139,7 @@ class _Session:
         if own or any(part.get("type") == "file" for part in parts):
             text, mine = "\n".join(own), _id(info.get("id"))
             why: Automatic = "continuation" if compacted or self._again(text, replayed) else ""
-            told = spoken.turns(text, "sub_agent" if self.parent else why, **where, id=mine)
+            told = spoken.turns(text, why or ("sub_agent" if self.parent else ""), **where, id=mine)
             yield from ((f"text {n or ''}".strip(), item) for n, item in enumerate(told))
         for number, part in enumerate(parts):
             kind, text = part.get("type"), text_of(part.get("text"))

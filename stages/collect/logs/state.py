@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from cursorbench.sessions import items as said
 from stages.records import TEXT_ONLY, Event, Generation, Sampling, ToolCall
 
 
@@ -134,3 +135,8 @@ def _features(session: Session, turn: Turn) -> dict[str, str]:
         "parent": session.parent,
     }
     return {name: value for name, value in told.items() if value}
+
+
+def says(item: said.AgentTurn | said.ToolUse) -> bool:
+    """Whether the agent says, thinks or does something in it; else it tells what a turn took."""
+    return isinstance(item, said.ToolUse) or bool(item.text or item.thinking)

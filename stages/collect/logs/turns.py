@@ -21,7 +21,7 @@ from stages.collect.logs.early import Early
 from stages.collect.logs.edits import KeptEdits, repository_of
 from stages.collect.logs.faults import call_of, fault_of_end
 from stages.collect.logs.names import session_name
-from stages.collect.logs.state import Episode, Happened, Record, Session, Turn, owner_of, sampled
+from stages.collect.logs.state import Episode, Happened, Record, Session, Turn, owner_of, sampled, says
 from stages.inbox.records import NOBODY, Sender
 from stages.records import Event, EventType
 from stages.verdicts import Verdicts, name_of
@@ -141,7 +141,8 @@ class Turns:
         if item.automatic and not task:
             self.counts[f"automatic:{item.automatic}"] += 1
             if item.automatic == "command":
-                session.command = item.text
+                output = item.text.lstrip().startswith("<local-command-")
+                session.command = session.command if output else item.text
             elif session.open and session.open.turn:
                 session.open.turn.answered = True
             return
@@ -160,7 +161,7 @@ class Turns:
         session.episodes += 1
 
     def _agent(self, session: Session, item: said.AgentTurn | said.ToolUse) -> Iterator[Record]:
-        if session.command or session.open is None:
+        if session.open is None or (session.command and says(item)):
             yield from self._begin(session, session.command)
             session.command = ""
         episode = session.open
@@ -184,12 +185,13 @@ class Turns:
         turn.thinking += [item.thinking] if item.thinking else []
         turn.first_token_ms = item.first_token_ms if turn.first_token_ms is None else turn.first_token_ms
         turn.duration_ms = item.duration_ms if turn.duration_ms is None else turn.duration_ms
-        answer = Answer(session.name, episode.last, episode.id)
-        self._answers.add(session, (item.id, item.span), answer)
+        self._answers.add(session, (item.id, item.span), Answer(session.name, episode.last, episode.id))
 
     def _tool_end(self, session: Session, item: said.ToolEnd) -> Iterator[Record]:
         self.counts[f"tool_{item.outcome}"] += 1
         name, generation, episode = session.calls.get(item.id, ("", "", ""))
+        if session.open and episode == session.open.id:
+            session.command = ""
         if fault := fault_of_end(session, item, name):
             self.counts[fault] += 1
         yield from self._event(session, *reactions.of_tool(item, name), generation, episode)

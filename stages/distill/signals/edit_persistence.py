@@ -41,7 +41,9 @@ def edit_persistence(events: Sequence[Event], horizon_ms: int, edits: Edits) -> 
         total += _kept(changes, measured.get(path))
     kinds = {kind for event in edits.refused for kind in _kinds(event)}
     told: set[tuple[str, str | None]] = set()  # the kinds of refusals that are about what was measured
-    for path in measured.keys() - edits.changes.keys():
+    applied = (event for event in events if event.type == "edit_applied")
+    seen = {path_of(event) for event in applied if sides_of(event) is not None}
+    for path in measured.keys() - edits.changes.keys() - seen:
         generation = measured[path].generation_id
         about = kinds & {*product(("", path), (generation, None))}
         told |= about
@@ -104,19 +106,24 @@ def _whole(before: str, after: str) -> Kept:
 def _measurements(events: Sequence[Event], horizon_ms: int) -> dict[str, Event]:
     """The first measurement at or after the horizon, by path.
 
-    Each of several edits may be measured, as long after itself. The last of these measurements saw them all;
-    one that comes when none of them can be due any more is a client's repetition.
+    Each of several edits may be measured, as long after itself: of texts the first that was due for the last
+    edit counts, which saw them all. Counts are of all edits of the file (docs/http.md): the first.
     """
     found: dict[str, Event] = {}
-    due = max((event.at for event in events if event.type == "edit_applied"), default=0) + LATEST * horizon_ms
+    due: dict[str, int] = {}  # when the last edit of a file is to be measured; "": of any
+    for event in events:
+        if event.type == "edit_applied":
+            for path in ("", path_of(event)):
+                due[path] = max(due.get(path, 0), event.at + horizon_ms)
     for event in in_order(events):
         delay = event.data.get("horizon_s")
         if event.type != "edit_survival" or not isinstance(delay, int | float):
             continue
         known = found.get(path := path_of(event))
         sooner = known is None or delay < known.data["horizon_s"]
-        again = known is not None and delay == known.data["horizon_s"] and known.at < event.at <= due
-        if horizon_ms <= 1000 * delay <= LATEST * horizon_ms and (sooner or again):
+        if not sooner and known is not None and delay == known.data["horizon_s"]:
+            sooner = known.at < min(event.at, due.get(path, 0)) and _counts(event.data) is None
+        if horizon_ms <= 1000 * delay <= LATEST * horizon_ms and sooner:
             found[path] = event
     return found
 

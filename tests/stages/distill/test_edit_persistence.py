@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -59,6 +60,44 @@ def test_the_measurement_that_saw_all_edits_counts() -> None:
     assert edit_persistence([*measured[::-1], *events], 0, HOUR) == 1.0
     repeated = event("edit_survival", 3 * HOUR + 2, "again", **{**second, "now": BEFORE})
     assert edit_persistence([*events, *measured, repeated], 0, HOUR) == 1.0, "nothing was due any more"
+
+
+def survival(at: int, **data: Any) -> Event:
+    return event("edit_survival", at, path="a.py", horizon_s=3600, **data)
+
+
+def test_counts_of_a_last_small_edit_are_not_those_of_all() -> None:
+    """A hundred lines thrown away and one kept: the last edit's count was all that was read."""
+    hundred = "".join(f"line {n}\n" for n in range(100))
+    edits = [
+        applied(0, before="x\n", after="x\n" + hundred),
+        applied(5, before="x\n" + hundred, after="import os\nx\n" + hundred),
+    ]
+    measured = [
+        survival(HOUR, added=100, added_kept=0, deleted=0, deleted_kept=0),
+        survival(HOUR + 5, added=1, added_kept=1, deleted=0, deleted_kept=0),
+    ]
+    assert edit_persistence([*edits, *measured], 5, HOUR) == 0.0
+
+
+def test_an_edit_that_the_agent_took_back_earns_nothing_however_it_is_measured() -> None:
+    """With texts of its own the measurement was taken for one of an edit that nobody had told of."""
+    two = [applied(0), applied(5, before=AFTER, after=BEFORE)]
+    texts = [
+        survival(HOUR, before=BEFORE, after=AFTER, now=BEFORE),
+        survival(HOUR + 5, before=AFTER, after=BEFORE, now=BEFORE),
+    ]
+    assert edit_persistence([*two, *texts], 5, HOUR) is None
+    counts = survival(HOUR, added=1, added_kept=1, deleted=0, deleted_kept=0)
+    assert edit_persistence([*two, counts], 5, HOUR) is None
+
+
+def test_one_edit_is_measured_once() -> None:
+    """Kept when it was due, and told once more when the user had gone on working."""
+    measured = [survival(HOUR, now=AFTER), survival(HOUR + HOUR // 2, now=BEFORE)]
+    assert edit_persistence([applied(0), *measured], 0, HOUR) == 1.0
+    elsewhere = applied(10 * HOUR, path="b.py")
+    assert edit_persistence([applied(0), elsewhere, *measured], 0, HOUR) == 1.0
 
 
 def test_a_day_later_is_for_reports() -> None:

@@ -367,3 +367,37 @@ def test_what_happened_is_told_in_the_order_of_the_log() -> None:
     assert paths == ["b.py", "a.py"]
     seqs = [int(r.event.id.rpartition("!")[2]) for r in records if isinstance(r, Happened)]
     assert seqs == sorted(seqs)
+
+
+def test_a_local_command_while_the_agent_works_is_no_request() -> None:
+    """/config opened meanwhile began an episode, which had the answer and what the user said of it."""
+    opened = user("<command-name>/config</command-name>", 2500, automatic="command")
+    closed = user("<local-command-stdout>dismissed</local-command-stdout>", 2600, automatic="command")
+    before = (user("fix it", 1000), use("c1", 2000))
+    for after in (
+        (opened, closed, end("c1", at=3000), agent("Fixed.", 4000)),
+        (end("c1", at=2100), agent("Fixed.", 2200), opened, closed, agent("", 4000, duration_ms=3000)),
+        (end("c1", at=2100), agent("Fixed.", 2200), closed),
+    ):
+        records, turns = told(*before, *after, user("no, that is wrong", 5000), agent("Right.", 6000))
+        assert turns.counts["episodes"] == 2
+        assert {record.request for record in generations(records)} == {"fix it", "no, that is wrong"}
+        (complaint,) = [of for kind, of, _ in events(records) if kind == "user_message"]
+        assert complaint.startswith("s1:0#")
+
+
+def test_a_sub_agents_summary_and_notices_are_no_tasks() -> None:
+    """Each was an episode of its own, and what the agent did was cut at it."""
+    own = {"session": "s1/a1", "place": PLACE}
+    said_ = [
+        said.SessionStart(**own, agent="Claude Code", parent="s1"),
+        said.UserTurn(**own, at=1, text="find it", automatic="sub_agent"),
+        said.AgentTurn(**own, at=2, text="Looking."),
+        said.UserTurn(**own, at=3, text="This session is being continued", automatic="continuation"),
+        said.AgentTurn(**own, at=4, text="On."),
+        said.UserTurn(**own, at=5, text="[SYSTEM NOTIFICATION]", automatic="meta"),
+        said.AgentTurn(**own, at=6, text="Found."),
+    ]
+    records, turns = told(*said_)
+    assert turns.counts["episodes"] == 1
+    assert {record.request for record in generations(records)} == {"find it"}
