@@ -127,7 +127,10 @@ class EngineClient:
                         raise refused(response.status, await response.read())
                     async for event in _events(response, self.known):
                         if "error" in event:
-                            attempt.ok = first and _is_well(_status(event["error"]), doubtful)
+                            judged = (
+                                first or doubtful
+                            )  # vLLM tells of a grammar after the piece with the role
+                            attempt.ok = judged and _is_well(_status(event["error"]), doubtful)
                             raise _stream_error(event["error"], first=first)
                         first, attempt.ok = False, True
                         yield event

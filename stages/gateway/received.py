@@ -134,6 +134,7 @@ class Intake:
         taken.kept = len(found.kept)
         for status in ("kept", "known", "passed_over"):
             self._metrics.received(kind, status, getattr(taken, status))
+        self._metrics.received(kind, "no_train", taken.not_written)
         self._metrics.received(kind, "events", taken.events)
         self._metrics.received(kind, "rejected", taken.rejected.total())
 
@@ -206,8 +207,17 @@ class Intake:
         ours = owners or (not any(answers) and sessions == known)
         if ours or (events and not any(isinstance(item, _OURS) for item in items)):
             found.taken.known += not events
+        elif any(self._is_plain(item) for item in items):
+            found.taken.not_written += not events
         else:
             found.kept.append(line)
+
+    def _is_plain(self, item: Item) -> bool:
+        """Whether it is feedback of a no-train answer: a demonstration is what that should have been."""
+        if not isinstance(item, said.Feedback) or not is_id(item.target):
+            return False
+        owner = self._spool.owner(item.target)
+        return owner is not None and owner.plain
 
     def _owner(self, generation_id: str) -> str:
         """The API key that made a generation, "" when this spool does not know it."""

@@ -20,7 +20,17 @@ from cursorbench.errors import UsageError
 from cursorbench.harness.hermes import ToolSet
 from stages.gateway.config import DefaultSampling
 from stages.gateway.errors import invalid, no_model
-from stages.gateway.request_fields import GRAMMAR, GUIDED, KNOWN, OURS, REFUSED, Modelled, check_fields
+from stages.gateway.request_fields import (
+    GRAMMAR,
+    GUIDED,
+    KNOWN,
+    OURS,
+    REFUSED,
+    Modelled,
+    check_fields,
+    check_template,
+    is_too_deep,
+)
 from stages.records import Sampling
 
 Api = Literal["chat", "completions"]
@@ -87,6 +97,7 @@ def parse_request(
     """
     given = _given(body, model)
     modelled = check_fields(given)
+    check_template(given)
     for name, value in (("n", modelled.n), ("best_of", modelled.best_of)):
         if value is not None and value > 1:
             message = f"{name} above 1 is not supported: send {value} requests"
@@ -206,6 +217,9 @@ def _messages(given: Mapping[str, Any]) -> list[dict[str, Any]]:
             isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
         ):
             raise invalid("tool_calls must be a list of objects", param=f"messages[{index}].tool_calls")
+        functions = [call.get("function") for call in calls or ()]
+        if any(isinstance(one, dict) and is_too_deep(one.get("arguments")) for one in functions):
+            raise invalid("arguments are nested too deeply", param=f"messages[{index}].tool_calls")
     return messages
 
 

@@ -8,6 +8,7 @@ Not for: what becomes of the fields (`request.py`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -40,7 +41,11 @@ HARMLESS = {
 OURS = {
     "metadata",
     "parallel_tool_calls",
+    "moderation",
+    "prediction",
     "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
     "return_token_ids",
     "safety_identifier",
     "seed",
@@ -49,6 +54,8 @@ OURS = {
     "stream_options",
     "tool_choice",
     "user",
+    "verbosity",
+    "web_search_options",
 }
 # vLLM's names of old: engines since 0.11 pass over them, and the answer would be bound by nothing
 GUIDED = {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "structural_tag"}
@@ -65,6 +72,27 @@ REFUSED = GUIDED | {
     "suffix",
     "use_beam_search",
 }
+
+# of transformers' apply_chat_template: vLLM lets a request set them, and pads a prompt before it is measured
+_OF_RENDERING = {
+    "add_generation_prompt",
+    "chat_template",
+    "continue_final_message",
+    "conversation",
+    "documents",
+    "max_length",
+    "padding",
+    "return_assistant_tokens_mask",
+    "return_dict",
+    "return_tensors",
+    "tokenize",
+    "tokenizer_kwargs",
+    "tools",
+    "truncation",
+}
+_ARGUMENT_DEPTH = 500  # levels of a call's arguments; an engine stumbles over a thousand
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*(?:"|$)', re.DOTALL)
+_BRACKET = re.compile(r"[\[\]{}]")
 
 _Number = Annotated[float, msgspec.Meta(ge=-2, le=2)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -110,6 +138,25 @@ _OF_ENGINES = """
     stream_interval thinking_token_budget vllm_xargs watermarking
 """
 FIELDS = KNOWN | frozenset(_OF_ENGINES.split())  # names that no client has made up
+
+
+def check_template(given: Mapping[str, Any]) -> None:
+    """That a request gives the chat template nothing but variables of its own. Raises ApiError 400."""
+    asked = given.get("chat_template_kwargs")
+    for name in sorted(_OF_RENDERING & asked.keys()) if isinstance(asked, dict) else ():
+        message = f"chat_template_kwargs has variables of the template; {name} is none"
+        raise invalid(message, param="chat_template_kwargs", code="unsupported_parameter")
+
+
+def is_too_deep(arguments: Any) -> bool:
+    """Whether a call's arguments, JSON in a string that engines read, have more levels than they can."""
+    if not isinstance(arguments, str) or arguments.count("[") + arguments.count("{") <= _ARGUMENT_DEPTH:
+        return False
+    depth = deepest = 0
+    for bracket in _BRACKET.finditer(_STRING.sub("", arguments)):
+        depth += 1 if bracket[0] in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest > _ARGUMENT_DEPTH
 
 
 def check_fields(given: Mapping[str, Any]) -> Modelled:

@@ -146,3 +146,14 @@ async def test_an_answer_that_somebody_stopped_in_the_engine_is_not_whole(rig: R
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_lost")
     (one,) = rig.generations()
     assert (one.defect, one.finish_reason, one.output_tokens) == ("engine_lost", reason, 2)
+
+
+@pytest.mark.parametrize(("fields", "counted"), [({"response_format": {"type": "json_object"}}, 0), ({}, 3)])
+async def test_a_grammar_that_fails_behind_the_first_piece_does_not_close_the_engine(
+    rig: Rig, fields: dict[str, Any], counted: int
+) -> None:
+    """vLLM tells of one after the piece with the role: twenty such requests, and nobody was answered."""
+    answers(rig, [FIRST, {"error": {"message": "no", "code": 500}}])
+    for _ in range(3):
+        assert "engine_lost" in (await rig.chat("x", stream=True, **fields)).text
+    assert rig.served.health.breaker.counted() == (counted, counted)

@@ -323,6 +323,16 @@ async def test_no_train_writes_nothing(rig: Rig) -> None:
     assert b'rtrl_received_total{kind="otel",status="no_train"} 3.0' in rig.gateway.metrics.text()
 
 
+async def test_nothing_said_of_a_no_train_answer_is_written(rig: Rig) -> None:
+    """By the answer's own id: a demonstration was kept, which is the answer as it should have been."""
+    one = (await rig.chat("hi", headers={"x-rtrl-no-train": "1"})).json()["id"]
+    for metric in ("demonstration", "comment"):
+        asked = {"metric_name": metric, "inference_id": one, "value": "a secret", "tags": {"why": "a secret"}}
+        assert (await post(rig, "/feedback", asked)).is_success
+    assert (kept(rig), [event.data for event in events(rig)]) == ({}, [])
+    assert b'rtrl_received_total{kind="tensorzero",status="no_train"} 2.0' in rig.gateway.metrics.text()
+
+
 async def test_a_resource_says_whose_it_is(rig: Rig) -> None:
     answer = await post(rig, "/v1/traces", traces(chat("x", "y"), rtrl__user="eve"), **{"x-rtrl-user": "ada"})
     assert answer.json() == {}

@@ -41,6 +41,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"top_k": 2**31}, "top_k", "invalid_value"),
     ({"guided_json": {"type": "object"}}, "guided_json", "unsupported_parameter"),
     ({"guided_choice": ["a"]}, "guided_choice", "unsupported_parameter"),
+    ({"chat_template_kwargs": {"a": 1, "max_length": 5}}, "chat_template_kwargs", "unsupported_parameter"),
+    ({"chat_template_kwargs": {"tokenize": True}}, "chat_template_kwargs", "unsupported_parameter"),
     ({"messages": []}, "messages", "invalid_value"),
     ({"messages": ["hi"]}, "messages[0]", "invalid_value"),
     ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content", "invalid_value"),
@@ -197,6 +199,36 @@ async def test_a_call_that_the_model_nests_deeply_is_an_answer(rig: Rig) -> None
     said = [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [call]}]
     assert (await rig.chat("", messages=[*said, {"role": "user", "content": "go on"}])).status_code == 200
     assert len(rig.generations()) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "deep"),
+    [
+        ("[" * 1000, True),  # a 500 of vLLM, and with twenty of them nobody was answered
+        ('{"a":' * 501, True),
+        ('{"a":' * 500, False),
+        ("[]" * 1000, False),
+        (json.dumps({"code": "[{(" * 1000 + '"[' * 600}), False),
+        ('{"code": "' + "[" * 1000, False),  # cut short: an engine's reader gets no further than the text
+    ],
+)
+async def test_arguments_that_an_engine_stumbles_over_are_refused(
+    rig: Rig, arguments: str, deep: bool
+) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    said = [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [call]}]
+    answer = await rig.chat("", messages=[*said, {"role": "user", "content": "go on"}])
+    assert answer.status_code == (400 if deep else 200)
+    if deep:
+        assert answer.json()["error"]["param"] == "messages[1].tool_calls"
+
+
+async def test_what_openais_own_client_sends_is_trained_on(rig: Rig) -> None:
+    """vLLM passes over these, and nothing of them was ever learnt from."""
+    fields = ("verbosity", "prompt_cache_retention", "prediction", "web_search_options", "moderation")
+    assert (await rig.chat("x", **dict.fromkeys(fields, "low"))).status_code == 200
+    assert rig.generations()[0].sampling.unknown == ()
+    assert not set(fields) & rig.stub.requests[-1].keys()
 
 
 async def test_what_is_refused_may_be_said_not_to_be_asked_for(rig: Rig) -> None:
