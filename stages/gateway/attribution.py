@@ -6,7 +6,6 @@ derived from the conversation (`conversations.py`). The derivation is in `docs/h
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from cursorbench.sessions.automatic import is_notice
 from stages.gateway.errors import invalid
 from stages.gateway.http import Scope, is_deep
 from stages.gateway.times import parse_ms
+from stages.owners import mark
 
 MAX_NAME = 200
 EXACT = 2**53  # doubles from here on do not tell whole numbers apart
@@ -97,9 +97,8 @@ def conversation(
 
 
 def own_name(name: str, key_id: str, user: str) -> str:
-    """A session, episode or group name a client gave, made unique across keys and users: `NAME@xxxxxxxx`."""
-    owner = hashlib.sha256(f"{key_id}\0{user}".encode()).hexdigest()[:8]
-    return f"{name}@{owner}"
+    """A session, episode or group name a client gave, made unique across keys and users: `NAME@x...x`."""
+    return f"{name}@{mark(key_id, user)}"
 
 
 class Asked(NamedTuple):

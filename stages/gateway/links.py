@@ -44,7 +44,7 @@ class Links:
         return self._find((key_id, "call", call_id)) if call_id else ""
 
     def episode(self, key_id: str, episode: str) -> str:
-        """The last generation of an episode as it is recorded (`NAME@xxxxxxxx`). May read the spool."""
+        """The last generation of an episode as it is recorded (`NAME@x...x`). May read the spool."""
         return self._find((key_id, "episode", episode)) if episode else ""
 
     def _find(self, place: tuple[str, str, str]) -> str:

@@ -240,7 +240,7 @@ class Intake:
         )
 
     def _recorded(self, episode: str, key_id: str, user: str) -> str:
-        """The last generation of the user's episode that is recorded as `NAME@xxxxxxxx`, "" for none."""
+        """The last generation of the user's episode that is recorded as `NAME@x...x`, "" for none."""
         last = episode.rpartition("/")[2]  # of what is no conversation each generation is an episode
         found = last if is_id(last) else self._links.episode(key_id, episode)
         owner = self._spool.owner(found) if found else None

@@ -11,7 +11,6 @@ The lines are what log adapters read (`cursorbench/sessions/`). Not for: tokens,
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import struct
 import zlib
@@ -20,6 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from stages.owners import mark
 from stages.spool.frames import Kind
 
 KIND = Kind.RECEIVED
@@ -55,8 +55,8 @@ _decode = msgspec.msgpack.Decoder(Batch).decode
 
 
 def sender(key_id: str, user: str) -> Sender:
-    """Marked as in names of sessions that clients give: `NAME@xxxxxxxx`, as two may use the same names."""
-    return Sender(user, hashlib.sha256(f"{key_id}\0{user}".encode()).hexdigest()[:8])
+    """Marked as in names of sessions that clients give: `NAME@x...x`, as two may use the same names."""
+    return Sender(user, mark(key_id, user))
 
 
 def new_id() -> str:

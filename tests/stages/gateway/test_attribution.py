@@ -11,6 +11,7 @@ from stages.gateway.attribution import asked, conversation, own_name, text_of
 from stages.gateway.conversations import Conversations, Owner
 from stages.gateway.keys import ApiKeys
 from stages.gateway.times import parse_ms
+from stages.inbox.records import sender
 from stages.spool.pending import pending_user
 from tests.stages.gateway.rig import Rig, follow_ups, running, until
 
@@ -351,3 +352,9 @@ async def test_the_population_is_the_keys_whatever_a_client_says(rig: Rig) -> No
     assert (plain.population, acme.population) == ("", "acme")
     assert acme.features["population"] == "acme"
     assert "population" not in plain.features
+
+
+def test_two_users_with_a_name_of_their_own_are_told_apart() -> None:
+    """By 8 digits of a hash these two were one: an episode, and whose answer a thumb was about."""
+    assert own_name("1", "default", "user21215") != own_name("1", "default", "user57787")
+    assert sender("default", "user21215").mark != sender("default", "user57787").mark

@@ -161,7 +161,7 @@ async def test_who_says_more_closely_who_it_is_wins(rig: Rig) -> None:
     assert [one.user, two.user, three.user] == ["head", "meta", "body"]
     assert four.user == four.key_id
     assert two.session.startswith("5@")
-    assert len(two.session) == len("5@") + 8
+    assert len(two.session) == len("5@") + 16
     assert two.features["group"].startswith("true@")
     assert two.session != one.session, "of another user"
 
