@@ -23,7 +23,7 @@ from cursorbench.errors import DependencyDownError, InputMissingError, UsageErro
 from cursorbench.graders.running import REPORT
 
 TESTS = "{tests}"
-RULES = 5  # raised when a rule changes that verdicts hang on
+RULES = 6  # raised when a rule changes that verdicts hang on
 PYTEST = ("python", "-m", "pytest", "--continue-on-collection-errors", "-q", f"--junitxml={REPORT}", TESTS)
 _DURATION = re.compile(r"(\d+)\s*(d|w|m|y)")
 _DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}

@@ -143,6 +143,9 @@ def _round(sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], sources: Se
     planted = canaries.plant(broken.files, expected, sources, is_pytest(told))
     again = _fork(sandbox, task, tests, planted.files)
     result = replace(result, challenged=len(broken.must_fail), seconds=result.seconds + again.done.seconds)
+    if again.done.ended in ("timeout", "memory", "output"):  # as in the round before: no report to believe
+        ended = f"the tests ended by {again.done.ended} when some of them could not pass"
+        return replace(result, passed=False, reason=again.done.ended, detail=ended)
     if lie := _challenged(again, expected, broken) or _lie(again, planted, is_pytest(told)):
         return replace(result, passed=False, reason="forged", detail=lie)
     return result

@@ -29,7 +29,8 @@ SUFFIXES = (".pth", ".pyc", ".pyo")
 FOLDER_SUFFIXES = (".egg-info", ".dist-info")
 _FOLDERS = frozenset({"__pycache__", "sitecustomize", "usercustomize"})
 _TEST_FOLDER = re.compile(
-    r"tests?|tests[_-].*|__tests__|specs?|testdata|testing_?data|.*_tests?", re.IGNORECASE
+    r"tests?|tests?[_-].*|test(utils?|helpers?|support)|__tests__|specs?|testdata|testing_?data|.*_tests?",
+    re.IGNORECASE,
 )
 TEST_FILE = re.compile(
     r"(test_.*|.*_test|tests?|conftest)\.pyi?|.*_test\.(go|rs|c|cc|cpp|exs)|.*[._](test|spec)\.[cm]?[jt]sx?|.*(Test|Tests|IT)\.(java|kt|cs|scala)|.*_(spec|test)\.rb"

@@ -14,12 +14,14 @@ import random
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from string import ascii_lowercase, digits
 
 from cursorbench.graders import means
 from cursorbench.graders.canaries import Place, find, locate, parsed
 
 SABOTAGED = 5  # functions, at most
 TELLING = 3  # of these among the ones that fail on the base, at most
+_CLOSE = 100_000  # whole numbers below it differ by 1 for `approx` too
 _TELLABLE = 1 << 20  # floats above it may be the same as one with a constant added, to `approx` and its like
 
 
@@ -133,7 +135,7 @@ def _changed(told: ast.expr, draw: random.Random) -> ast.expr | None:
     more = ast.Constant(draw.randrange(1 << 20, 1 << 30))
     match told:
         case ast.Constant(value=str() as text):
-            other = ast.Constant(text + secrets.token_hex(4))
+            other = ast.Constant(_text(text, draw))
         case ast.Constant(value=bytes() as text):
             other = ast.Constant(text + secrets.token_bytes(4))
         case ast.Constant(value=int() | float() as value) if type(value) is not bool:
@@ -155,7 +157,21 @@ def _number(value: float, draw: random.Random) -> ast.Constant | None:
     """Another number, and not one that `approx` takes for the same."""
     if type(value) is float and not abs(value) < _TELLABLE:
         return None
-    return ast.Constant(value + draw.randrange(1 << 20, 1 << 30))
+    # by little: what equals all but very large numbers would show nothing else
+    most = max(9.0, abs(value) / 10)
+    by = draw.choice((-1, 1)) * (draw.uniform(most / 9, most) if type(value) is float else draw.randint(1, 9))
+    return ast.Constant(value + (by if abs(value) < _CLOSE or type(value) is float else int(by * most)))
+
+
+def _text(text: str, draw: random.Random) -> str:
+    """Another text of the same length, by one letter or digit; a longer one where there is none."""
+    places = [n for n, letter in enumerate(text) if letter.isascii() and letter.isalnum()]
+    if not places:
+        return text + draw.choice(ascii_lowercase)
+    place = draw.choice(places)
+    kind = digits if text[place].isdigit() else ascii_lowercase
+    other = draw.choice([letter for letter in kind if letter != text[place].lower()])
+    return text[:place] + (other.upper() if text[place].isupper() else other) + text[place + 1 :]
 
 
 def _one_changed(parts: Sequence[ast.expr], draw: random.Random) -> list[ast.expr]:

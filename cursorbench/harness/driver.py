@@ -26,6 +26,7 @@ from cursorbench.harness.loop import AgentLoop
 
 FIRST_WAIT_S = 0.1
 LAST_WAIT_S = 5.0
+WEIGHTS_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,25 @@ class Driver:
                     f"{self._root}/v1/models names no model: {error}", hint="give the model a name"
                 ) from error
         return self._model
+
+    def weights(self) -> str:
+        """What rtrl's gateway calls the weights it serves now; "" of another service, or one that is away.
+
+        By an answer of one token: only there is it told which weights answered.
+        """
+        plain = {"messages": [{"role": "user", "content": "."}], "max_tokens": 1}
+        try:
+            listed = self._client.get(f"{self._root}/v1/models", timeout=WEIGHTS_S).json()["data"]
+            if listed[0]["owned_by"] != "rtrl":
+                return ""
+            body = {"model": self._model or listed[0]["id"], **plain}
+            headers = Attribution(no_train=True).headers()
+            answer = self._client.post(
+                f"{self._root}/v1/chat/completions", json=body, headers=headers, timeout=WEIGHTS_S
+            )
+            return str(answer.json()["system_fingerprint"])
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, LookupError, TypeError):
+            return ""
 
     def run(self, loop: AgentLoop, attribution: Attribution | None = None) -> Episode:
         """Carry an episode to its end.

@@ -28,7 +28,7 @@ from typing import Any
 from cursorbench.errors import DependencyDownError, UsageError
 from cursorbench.harness import sse
 from cursorbench.harness.budget import Budget
-from cursorbench.harness.completion import Attribution, RefusedError
+from cursorbench.harness.completion import Attribution, RefusedError, is_of_the_request
 from cursorbench.harness.driver import Driver, Endpoint
 from cursorbench.harness.recording import Recorder
 from cursorbench.sandbox.protocol import Environment
@@ -193,10 +193,10 @@ class _Handler(BaseHTTPRequestHandler):
             answer = relay.driver.post(body, relay.attribution)
             found = sse.read(answer.content, answer.headers, time.perf_counter() - started)
             relay.recorder.add(body, found)
-        except RefusedError as error:
-            self._error(error.status, error.code, str(error))
-        except (DependencyDownError, UsageError, ValueError) as error:
-            if relay.answers():
+        except (RefusedError, DependencyDownError, UsageError, ValueError) as error:
+            if isinstance(error, RefusedError) and is_of_the_request(error.status):
+                self._error(error.status, error.code, str(error))
+            elif relay.answers():
                 self._error(400, "refused", "the model answers, but not this request")
             else:
                 relay.recorder.fail(str(error))

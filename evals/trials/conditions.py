@@ -81,7 +81,8 @@ def _of_file(path: Path) -> str:
 def engine(base_url: str, model: str, checkpoint: str, temperature: float | None) -> str:
     """The engine's digest. With a `checkpoint` the address does not matter; without one only it tells.
 
-    A gateway's model keeps its name when the weights change, so nothing but the caller can know.
+    A server's model keeps its name when the weights change: rtrl's gateway tells (`Driver.weights`), of
+    others only the caller can know.
     """
     where = {} if checkpoint else {"base_url": base_url.rstrip("/")}
     return of_data({"model": model, "checkpoint": checkpoint, "temperature": temperature, **where})

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cursorbench.graders.rubric import Rubric
+from cursorbench.harness.driver import Driver
 from cursorbench.tasks import suite as suites
 from cursorbench.tasks.environment import of_machine
 from cursorbench.tasks.task import Task
@@ -30,6 +31,7 @@ class Plan:
         cache: folder of trials made before; None for none.
         rerun_share: of the trials from there, made again as a check.
         seed: which.
+        weights: what rtrl's gateway called those it served; "" where nobody tells.
     """
 
     tasks: tuple[Task, ...]
@@ -42,6 +44,18 @@ class Plan:
     rerun_share: float = 0.1
     seed: int = 0
     rubric: Rubric | None = None
+    weights: str = ""
+
+
+def deployed_meanwhile(plan: Plan) -> list[str]:
+    """What is to be said of other weights than those the trials began with."""
+    if not plan.weights:
+        return []
+    with Driver(plan.setting.endpoint) as driver:
+        now = driver.weights()
+    if now in ("", plan.weights):
+        return []
+    return [f"other weights are served now ({now}) than at the beginning ({plan.weights}): run it again"]
 
 
 def limit_s(task: Task, setting: Setting) -> float:

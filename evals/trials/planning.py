@@ -93,9 +93,12 @@ def plan(asked: Asked) -> tuple[Suite, Plan]:
     agent = _agent(asked)
     model = asked.model or _first_model(asked)
     endpoint = Endpoint(asked.base_url, asked.key, model)
+    weights = "" if asked.checkpoint else _weights(endpoint)
+    served = conditions.engine(asked.base_url, model, asked.checkpoint or weights, asked.temperature)
     command, venv = _outside(asked)
     backend = open_backend(asked.backend)
     backend.probe()
+    inside = conditions.sandbox(backend.name, backend.describe().get("image", ""))
     out = asked.out or Path("trials") / f"{suite.fields.name}-{_safe(model)}"
     setting = Setting(
         endpoint=endpoint,
@@ -112,18 +115,14 @@ def plan(asked: Asked) -> tuple[Suite, Plan]:
         tasks=tasks,
         attempts=asked.attempts,
         setting=setting,
-        conditions=Conditions(
-            conditions.harness(agent, command, venv),
-            conditions.engine(asked.base_url, model, asked.checkpoint, asked.temperature),
-            conditions.sandbox(backend.name, backend.describe().get("image", "")),
-            conditions.graders(),
-        ),
+        conditions=Conditions(conditions.harness(agent, command, venv), served, inside, conditions.graders()),
         jobs=asked.jobs,
         workers=asked.workers,
         cache=asked.cache.resolve() if asked.cache else None,
         rerun_share=asked.rerun_share,
         seed=asked.seed,
         rubric=read_rubric(asked.rubric) if asked.rubric else None,
+        weights=weights,
     )
 
 
@@ -167,6 +166,11 @@ def with_budget(budget: Budget, changes: Sequence[str]) -> Budget:
 def _first_model(asked: Asked) -> str:
     with Driver(Endpoint(asked.base_url, asked.key, patience_s=FIRST_ANSWER_S)) as driver:
         return driver.model
+
+
+def _weights(endpoint: Endpoint) -> str:
+    with Driver(endpoint) as driver:
+        return driver.weights()
 
 
 def _outside(asked: Asked) -> tuple[str, Path | None]:

@@ -55,7 +55,9 @@ def _aborted(episode: Episode) -> tuple[str, str]:
     """
     why = episode.failure
     status = int(found[1]) if (found := _STATUS.match(why)) else 0
-    if 400 <= status < 500 and not episode.turns:
+    # a proxy's own 404, in the middle of a restart, says nothing of models
+    misnamed = 400 <= status < 500 and (status != 404 or "model" in why.lower())
+    if misnamed and not episode.turns:
         raise UsageError(f"the engine refuses the first request: {why}", hint="--model, --max-tokens")
     if is_of_the_request(status):
         return "refused_request", why

@@ -27,7 +27,10 @@ pytestmark = pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblew
 def again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Built]:
     """A build of the repository into the suite, in which every candidate makes a task at once."""
 
-    def make(judge: Judge, draft: Draft, said: Callable[[str], None]) -> dict[str, Any]:
+    def make(
+        judge: Judge, draft: Draft, said: Callable[[str], None], replacing: Callable[[], None]
+    ) -> dict[str, Any]:
+        replacing()
         folder = judge.place(draft.name)
         folder.mkdir(parents=True)
         (folder / "instruction.md").write_text("x")

@@ -224,6 +224,23 @@ def test_an_equality_gets_another_constant(line: str, kept: bool) -> None:
     assert ("==" in made) or kept
 
 
+@pytest.mark.parametrize("told", ["6", "-3", "0", "250000", "0.5", "'some Text 7'", "b'x'", "''"])
+def test_another_constant_differs_by_little(told: str) -> None:
+    """What equals all but numbers above a million passed, with nothing done and nothing touched."""
+    for _ in range(20):
+        files = sabotage(
+            {FILE: f"def test_x():\n    assert f() == {told}\n".encode()}, [f"{FILE}::test_x"]
+        ).files
+        right = files[FILE].decode().splitlines()[-1].partition("== ")[2]
+        before, after = ast.literal_eval(told), ast.literal_eval(right)
+        assert before != after
+        if isinstance(before, int | float):
+            assert abs(after - before) <= max(9, abs(before))
+            assert after != pytest.approx(before)
+        elif isinstance(before, str):
+            assert len(after) == len(before) or not before
+
+
 class Everything:
     """Equal to whatever it is compared with."""
 

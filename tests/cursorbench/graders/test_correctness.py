@@ -153,6 +153,14 @@ def test_what_tests_share_beside_code_is_the_bases(world: World) -> None:
 
 
 @pytest.mark.parametrize(
+    "folder", ["test_utils", "testutils", "test-helpers", "shop/test_support", "tests_a"]
+)
+def test_folders_of_what_tests_share(folder: str) -> None:
+    """The model could weaken an assertion in them."""
+    assert infrastructure.tests_folder(f"{folder}/checks.py") == folder
+
+
+@pytest.mark.parametrize(
     "path",
     [
         "sitecustomize/__init__.py",

@@ -23,7 +23,7 @@ from cursorbench.harness import relay as module
 from cursorbench.harness import sse
 from cursorbench.harness.budget import Budget, StopReason, Usage
 from cursorbench.harness.completion import Attribution
-from cursorbench.harness.driver import Endpoint
+from cursorbench.harness.driver import Driver, Endpoint
 from cursorbench.harness.recording import Recorder
 from cursorbench.harness.relay import Relay
 from tests.stages.gateway.rig import Rig, running
@@ -44,6 +44,7 @@ TOOLS = [
 NAMES = st.sampled_from(
     ["messages", "tools", "role", "content", "tool_calls", "id", "function", "name", "tool"]
 )
+ASKED = {"role": "user", "content": "x"}
 WHO = Attribution("ada", "s1", "e1")
 
 
@@ -104,6 +105,20 @@ async def test_model_calls_get_through_under_the_real_key_and_the_trial_s_names(
     assert episode.turns[0].usage == Usage(first.prompt_tokens, 12)
     assert not episode.turns[1].usage.told, "the stream did not say"
     assert [turn.segment for turn in episode.turns][:2] == [0, 1], "another conversation"
+
+
+async def test_the_gateway_says_which_weights_it_serves(tmp_path: Path) -> None:
+    def inside(rig: Rig) -> tuple[str, str]:
+        with Driver(Endpoint(rig.url, rig.key)) as driver, Driver(Endpoint(rig.url, "none")) as stranger:
+            assert stranger.weights() == ""
+            return driver.weights(), driver.post({"model": "rtrl", "messages": [ASKED]}, WHO).json()[
+                "system_fingerprint"
+            ]
+
+    async with running(tmp_path) as rig:
+        told, answered = await asyncio.to_thread(inside, rig)
+        assert [one.no_train for one in rig.generations()] == [True, False]
+    assert told == answered != ""
 
 
 async def test_nothing_else_gets_through(tmp_path: Path) -> None:

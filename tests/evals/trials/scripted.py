@@ -58,6 +58,7 @@ SAME: dict[str, Message] = {  # models that say the same whatever they are told
 }
 ERRORS: dict[str, tuple[int, str]] = {
     "down": (503, ""),
+    "proxy": (404, ""),
     "locked": (401, ""),
     "other": (404, "model_not_found"),
 }

@@ -72,6 +72,7 @@ def job(home: Path, server: Scripted, model: str, **changes: object) -> Job:
         ("404", "engine_down", None, None),  # the model was unloaded
         ("409", "engine_down", None, None),
         ("529", "engine_down", None, None),
+        ("proxy", "engine_down", None, None),  # 404 of what stands before a server that starts again
         ("down", "engine_down", None, None),
         ("slow", "engine_timeout", None, None),
     ],

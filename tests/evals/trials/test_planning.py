@@ -14,9 +14,10 @@ import pytest
 from cursorbench.errors import DependencyDownError, InputMissingError, RtrlError, UsageError
 from cursorbench.harness.agent import AgentConfig
 from cursorbench.harness.budget import Budget
+from cursorbench.harness.driver import Driver
 from cursorbench.tasks.suite import Suite
 from evals.trials import conditions
-from evals.trials.plan import Plan, jobs_of
+from evals.trials.plan import Plan, deployed_meanwhile, jobs_of
 from evals.trials.planning import Asked, plan, with_budget
 from tests.cursorbench.suites import make_suite
 
@@ -42,6 +43,22 @@ def test_a_request_becomes_a_plan(suite: Suite) -> None:
     assert len({job.key for job in jobs_of(found)}) == 6
     assert [task.name for task in planned(suite, names=("word-feature",)).tasks] == ["word-feature"]
     assert [task.name for task in planned(suite, split="dev").tasks] == ["word-refactor"]
+
+
+def test_new_weights_behind_the_same_name_are_another_engine(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a deployment the old model's trials were reported as the new one's."""
+    served = ["one"]
+    monkeypatch.setattr(Driver, "weights", lambda _: served[0])
+    before = planned(suite)
+    assert planned(suite).conditions == before.conditions
+    assert deployed_meanwhile(before) == []
+    served[0] = "two"
+    assert planned(suite).conditions.differing(before.conditions) == ["engine"]
+    assert "two" in deployed_meanwhile(before)[0]
+    named = planned(suite, checkpoint="checkpoint@v3")
+    assert (named.weights, deployed_meanwhile(named)) == ("", [])
 
 
 def test_what_decides_a_trial_is_in_its_digest(suite: Suite) -> None:
