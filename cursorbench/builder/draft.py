@@ -261,6 +261,6 @@ def _lock(settings: Settings, candidate: Candidate, project: Project, locked: Pa
     asked = locks.wanted(locks.words(settings.install), project)
     until = locks.as_of(datetime.fromisoformat(candidate.at))
     try:
-        return locks.resolve(asked, settings.python, until, project.name, locked)
+        return locks.resolve(asked, settings.python, until, project.code, locked)
     except locks.UnresolvableError as error:
         raise Unfit("requirements", str(error)) from error

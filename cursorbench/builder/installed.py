@@ -39,7 +39,7 @@ def assert_absent(environment: Path, project: Project) -> int:
             stem, _, kind = path.name.rpartition(".")
             if kind in ("dist-info", "egg-info", "egg-link", "egg"):
                 count += 1
-                if project.name and normal(stem.partition("-")[0]) == project.name:
+                if normal(stem.partition("-")[0]) in project.code:
                     raise FutureLeftError(f"the environment holds {path.name}, which the tasks are about")
             name = path.name.split(".", 1)[0]
             code = path.is_dir() or path.suffix in (".py", ".so", ".pyd")

@@ -100,10 +100,12 @@ def _auto(project: Project) -> list[str]:
 
 
 def _without_itself(requirements: Iterable[str], project: Project, depth: int = 0) -> list[str]:
-    """Requirements such as `svcs[tests]` of svcs written out."""
+    """Requirements such as `svcs[tests]` of svcs written out, and those of members in a workspace's place."""
     found: list[str] = []
     for one in requirements:
-        if not project.name or requirement_name(one) != project.name:
+        if (needed := project.members.get(requirement_name(one))) is not None:
+            found += _without_itself(needed, project, depth + 1) if depth < 8 else []
+        elif not project.name or requirement_name(one) != project.name:
             found.append(one)
         elif depth < 8 and (extras := _EXTRAS.match(one)):
             for extra in extras[1].split(","):
@@ -120,18 +122,21 @@ def as_of(committed: datetime) -> datetime:
     return datetime(day.year + month // 13, month if month <= 12 else 1, 1, tzinfo=UTC)
 
 
-def resolve(requirements: Sequence[str], python: str, until: datetime, project: str, cache: Path) -> str:
+def resolve(
+    requirements: Sequence[str], python: str, until: datetime, code: Sequence[str], cache: Path
+) -> str:
     """The lock, as pip and uv read it; made once per cache.
 
     Args:
-        python: version such as `3.11`; until: nothing uploaded later; project: is left out.
+        python: version such as `3.11`; until: nothing uploaded later; code: distributions that are left
+            out, for their code is in the tree.
 
     Raises:
         UnresolvableError: no versions fit together.
         DependencyDownError: (exit 13) uv is missing, or the index cannot be reached.
     """
     until = min(until, datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1))
-    told = "\n".join([*requirements, python, until.date().isoformat(), project, sys.platform])
+    told = "\n".join([*requirements, python, until.date().isoformat(), " ".join(code), sys.platform])
     kept = cache / f"{hashlib.sha256(told.encode()).hexdigest()[:32]}.lock"
     if kept.exists():
         return kept.read_text("utf-8")
@@ -140,8 +145,8 @@ def resolve(requirements: Sequence[str], python: str, until: datetime, project: 
         asked.write_text("".join(f"{one}\n" for one in requirements), "utf-8")
         options = ["--generate-hashes", "--no-header", "--no-annotate", "--quiet", "--python-version", python]
         options += ["--exclude-newer", until.isoformat(), "--no-config"]
-        if project:
-            options += ["--no-emit-package", project]
+        for name in code:
+            options += ["--no-emit-package", name]
         text = _uv([*options, str(asked)], folder)
     cache.mkdir(parents=True, exist_ok=True)
     half = kept.with_suffix(f".{os.getpid()}.{id(text)}")

@@ -28,6 +28,7 @@ _FILES_OF_REQUIREMENTS = re.compile(
     r"(dev-?|test-?)?requirements([-_](dev|tests?|testing))?\.txt|requirements/(base|main|dev|tests?|testing)\.txt"
     r"|tests?/(test-?)?requirements\.txt"
 )
+_MEMBERS = 200  # of a workspace that are looked at
 _CONTINUED = re.compile(r"\\\r?\n")
 _OPTION = re.compile(r"\s--\w")  # of one requirement: --hash=...
 _NAME = re.compile(r"^\s*([A-Za-z0-9][\w.-]*)")
@@ -43,6 +44,7 @@ class Project:
 
     Attributes:
         name: as distributions are called, normalised.
+        members: the other distributions whose code is in the tree, by name: their requirements as written.
         dependencies, extras, groups: requirements as written.
         files: requirements of files such as requirements-dev.txt and of tox's usual environment, by path.
         scripts: entry points by group, as `name = module:function` lines.
@@ -52,6 +54,7 @@ class Project:
     """
 
     name: str = ""
+    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     version: str = ""
     dependencies: tuple[str, ...] = ()
     extras: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -61,6 +64,11 @@ class Project:
     import_paths: tuple[str, ...] = (".",)
     modules: tuple[str, ...] = ()
     version_file: str = ""
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """The distributions whose code is in the tree: never installed, a later release least of all."""
+        return (*([self.name] if self.name else []), *sorted(self.members))
 
 
 def requirement_name(requirement: str) -> str:
@@ -86,8 +94,11 @@ def project_at(repository: Repository, commit: str) -> Project:
         or _tag(repository, commit)
         or _assigned(repository, root, paths, modules)
     )
+    name = normal(str(told.get("name") or ""))
+    members = _members(repository, commit, root)
     return Project(
-        name=normal(str(told.get("name") or "")),
+        name=name,
+        members={other: needed for other, needed in members.items() if other != name},
         version=version,
         dependencies=texts_of(told.get("dependencies")),
         extras={normal(name): texts_of(value) for name, value in dict(told.get("extras") or {}).items()},
@@ -98,6 +109,17 @@ def project_at(repository: Repository, commit: str) -> Project:
         modules=modules,
         version_file=_version_file(document),
     )
+
+
+def _members(repository: Repository, commit: str, root: str) -> dict[str, tuple[str, ...]]:
+    """Distributions that files below the root declare, and what each requires: a workspace's members."""
+    listed = repository.git("ls-tree", "-r", "--name-only", "-z", commit).split("\0")
+    found = {}
+    for path in [path for path in listed if path.endswith("/pyproject.toml")][:_MEMBERS]:
+        told = of_pyproject(toml(repository.text(repository.find(root, path))))
+        if name := normal(str(told.get("name") or "")):
+            found[name] = texts_of(told.get("dependencies"))
+    return found
 
 
 def has_pytest(repository: Repository, commit: str, project: Project) -> bool:

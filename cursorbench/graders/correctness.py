@@ -105,8 +105,9 @@ def grade(
                 False, "patch", str(error), expected_tests=len(expected), flags=tuple(sorted(found))
             )
         restored = restoring.put_back(
-            sandbox, environment.root, touched, tests, task.tests.removed, task.environment.import_paths
-        )
+            sandbox, environment.root, touched, tests, task.tests.removed, task.environment.import_paths,
+            task.tests.command,
+        )  # fmt: skip
         found |= flags.of_restored(restored, tests, diff)
         sources = _sources(diff, environment.workdir)
         suspicious = any(flag.startswith("source:") for flag in found)

@@ -84,6 +84,7 @@ def put_back(
     tests: Mapping[str, bytes],
     removed: Iterable[str] = (),
     imports: Iterable[str] = (),
+    command: Iterable[str] = (),
 ) -> list[str]:
     """Make everything that decides how tests run as it was, and put the tests in place.
 
@@ -93,10 +94,10 @@ def put_back(
         tests: the test files, by path in the working tree.
         removed: test files that are not to be there.
         imports: folders on Python's import path.
+        command: what runs the tests; a base's file that a word of it names decides too.
 
     Returns:
-        Paths that the diff had changed and that are the base's again, sorted. A test file that is in
-        place anyway is among them when the diff touched it.
+        Paths that the diff had changed and that are the base's again, sorted; a test file in place too.
 
     Raises:
         SandboxError: a file could not be put back.
@@ -104,10 +105,11 @@ def put_back(
     folders = infrastructure.test_folders(tests)
     first = {*folders, *imports, *(_prepended(path, root) for path in tests)} - {"."}
     paths = set(touched)
+    runs = {path for word in command if (root / (path := os.path.normpath(word))).is_file()}
     doubtful = [
         path
         for path in sorted({*paths, *_deciding(root)})
-        if path not in tests and _concerns(path, root, folders, first)
+        if path not in tests and (path in runs or _concerns(path, root, folders, first))
     ]
     linked = _linked(sandbox, doubtful) | {path for path in doubtful if not path.isprintable()}
     _clear_above(sandbox, root, doubtful)

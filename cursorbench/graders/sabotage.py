@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import random
+import re
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ def sabotage(tests: Mapping[str, bytes], telling: Sequence[str], others: Sequenc
         found = find(trees[place.file], place) if place is not None else None
         if place is None or found is None:
             elsewhere.setdefault(name.partition("[")[0].rpartition("::")[2], []).append(name)
-        elif _breakable(found) and place.function not in used:
+        elif _breakable(found) and place.function not in used and not _coupled(trees[place.file], place):
             by_place.setdefault(place, []).append(name)
     first = {place for place, names in by_place.items() if not set(names).isdisjoint(telling)}
     chosen = _half(first, TELLING, draw)
@@ -76,6 +77,17 @@ def sabotage(tests: Mapping[str, bytes], telling: Sequence[str], others: Sequenc
     )
 
 
+def _coupled(tree: ast.Module, place: Place) -> bool:
+    """Whether a mark of it, or of a class around it, says that other tests are skipped when it fails."""
+    body: Sequence[ast.stmt] = tree.body
+    for name in (*place.classes, place.function):
+        nodes = [node for node in body if isinstance(node, _NAMED) and node.name == name]
+        if any(_COUPLING.search(ast.unparse(mark)) for node in nodes for mark in node.decorator_list):
+            return True
+        body = nodes[-1].body if nodes else []
+    return False
+
+
 def _used(tree: ast.Module) -> Iterator[str]:
     """Names that are read: a test that another one calls would take that along."""
     for node in ast.walk(tree):
@@ -89,6 +101,10 @@ def _half(places: Collection[Place], most: int, draw: random.Random) -> list[Pla
     return draw.sample(sorted(places, key=str), min(most, (len(places) + 1) // 2))
 
 
+_NAMED = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_COUPLING = re.compile(
+    r"incremental|dependen|depends|\border\b|run_order|steps?\b|stepwise|sequential", re.IGNORECASE
+)
 _LEAVES = (ast.Return, ast.Yield, ast.YieldFrom, ast.Raise)
 _OWN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 

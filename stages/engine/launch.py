@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sys
 
+from stages.engine.discreet import hush
 from stages.engine.lifetime import PARENT_VARIABLE, die_with_parent
 from stages.engine.loading import load
 
@@ -24,6 +25,7 @@ def main() -> None:
     parent = os.environ.pop(PARENT_VARIABLE, None)
     die_with_parent(int(parent) if parent else None)
     program = sys.argv.pop(1)
+    hush()
     load(STUB if program == "stub" else SERVER).main()
 
 

@@ -29,7 +29,7 @@ from stages.gateway.request_fields import (
     Modelled,
     check_fields,
     check_template,
-    is_too_deep,
+    wrong_call,
 )
 from stages.records import Sampling
 
@@ -218,8 +218,9 @@ def _messages(given: Mapping[str, Any]) -> list[dict[str, Any]]:
         ):
             raise invalid("tool_calls must be a list of objects", param=f"messages[{index}].tool_calls")
         functions = [call.get("function") for call in calls or ()]
-        if any(isinstance(one, dict) and is_too_deep(one.get("arguments")) for one in functions):
-            raise invalid("arguments are nested too deeply", param=f"messages[{index}].tool_calls")
+        for one in functions:
+            if isinstance(one, dict) and (fault := wrong_call(one)):
+                raise invalid(fault, param=f"messages[{index}].tool_calls")
     return messages
 
 

@@ -91,6 +91,7 @@ _OF_RENDERING = {
     "truncation",
 }
 _ARGUMENT_DEPTH = 500  # levels of a call's arguments; an engine stumbles over a thousand
+_NAME = 1000  # characters of a function's; an engine's log would hold all of it
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*(?:"|$)', re.DOTALL)
 _BRACKET = re.compile(r"[\[\]{}]")
 
@@ -148,7 +149,15 @@ def check_template(given: Mapping[str, Any]) -> None:
         raise invalid(message, param="chat_template_kwargs", code="unsupported_parameter")
 
 
-def is_too_deep(arguments: Any) -> bool:
+def wrong_call(function: Mapping[str, Any]) -> str:
+    """What of a call in the conversation no engine is to be given; "" for nothing."""
+    name = function.get("name")
+    if isinstance(name, str) and len(name) > _NAME:
+        return f"a function's name has at most {_NAME} characters"
+    return "arguments are nested too deeply" if _is_too_deep(function.get("arguments")) else ""
+
+
+def _is_too_deep(arguments: Any) -> bool:
     """Whether a call's arguments, JSON in a string that engines read, have more levels than they can."""
     if not isinstance(arguments, str) or arguments.count("[") + arguments.count("{") <= _ARGUMENT_DEPTH:
         return False

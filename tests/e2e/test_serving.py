@@ -178,10 +178,23 @@ def test_a_refused_request_leaves_nothing_in_the_engines_log_and_hurts_nobody(se
     headers = {**served.headers, "X-Rtrl-No-Train": "1"}
     vocabulary = json.loads((served.first.path / "config.json").read_bytes())["vocab_size"]
     said = ""
+    hello = [{"role": "user", "content": "hi"}]
+    quoted = {
+        "role": "assistant",
+        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "SECRET-d", "arguments": "[1]"}}],
+    }
+    nothing = {"type": "text", "text": None, "x": "SECRET-e"}
+    schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "SECRET-f"}}}
     for route, body in (
         ("chat/completions", {"messages": [{"role": "assistant", "tool_calls": [call]}]}),
         ("chat/completions", {"messages": [{"role": "user", "content": "SECRET-b", "name": 5}]}),
         ("chat/completions", {"messages": [{"role": "user", "content": "x"}], "priority": "SECRET-c"}),
+        ("chat/completions", {"messages": [*hello, quoted]}),
+        (
+            "chat/completions",
+            {"messages": [{"role": "user", "content": [nothing, {"type": "text", "text": "x"}]}]},
+        ),
+        ("chat/completions", {"messages": hello, "stream": True, "response_format": schema}),
         ("completions", {"prompt": [vocabulary]}),
         ("completions", {"prompt": [10**9]}),
     ):

@@ -210,3 +210,20 @@ colorama \\
     wanted = ("attrs==23.2.0", 'iniconfig==2.0.0 ; python_version < "4"', "colorama      ==0.4.6")
     assert requirements_of(text) == wanted
     assert requirements_of(text.replace("\n", "\r\n")) == wanted
+
+
+def test_the_members_of_a_workspace_are_never_installed(tmp_path: Path) -> None:
+    """They were locked from the index, as of the quarter's end: a later release of what the task is about."""
+    files: dict[str, str | None] = {
+        "pyproject.toml": '[project]\nname = "acme"\ndependencies = ["mistune>=3", "attrs"]\n',
+        "packages/mistune/pyproject.toml": '[project]\nname = "Mistune"\ndependencies = ["acme-core", "six"]',
+        "packages/core/pyproject.toml": '[project]\nname = "acme.core"\ndependencies = ["mistune", "click"]',
+        "packages/mistune/test_m.py": "",
+    }
+    found, _ = project(tmp_path / "repo", files)
+    assert found.code == ("acme", "acme-core", "mistune")
+    assert lock.wanted(("auto",), found) == ("attrs", "click", "pytest", "six")
+    site = tmp_path / "venv" / "lib" / "site-packages"
+    (site / "mistune-3.0.2.dist-info").mkdir(parents=True)
+    with pytest.raises(FutureLeftError, match="mistune"):
+        assert_absent(tmp_path / "venv", found)

@@ -156,6 +156,38 @@ def test_what_takes_others_along(tmp_path: Path) -> None:
     assert seen == {ids[0], ids[1], ids[2], ids[4]}, "the others are still asked about"
 
 
+STEPS = b"""\
+import pytest
+
+
+@pytest.mark.incremental
+class TestSteps:
+    def test_login(self):
+        assert 1 == 1
+
+    def test_change(self):
+        assert 2 == 2
+
+
+@pytest.mark.dependency()
+def test_first():
+    assert 3 == 3
+
+
+def test_free():
+    assert len("") == 0
+"""
+
+
+def test_steps_that_skip_what_comes_after_them_are_left_alone() -> None:
+    """Of pytest's recipe for tests in steps the honest solution was a forgery half of the time."""
+    names = ("TestSteps::test_login", "TestSteps::test_change", "test_first", "test_free")
+    for _ in range(8):
+        assert sabotage({FILE: STEPS}, [f"{FILE}::{name}" for name in names]).must_fail == {
+            f"{FILE}::test_free"
+        }
+
+
 def test_canaries_are_not_named_after_what_is_deselected() -> None:
     """`-k "not slow"` in a project's settings took them along, and an honest solution was a liar."""
     text = MODULE + b"\n\ndef test_slow():\n    assert False\n"

@@ -121,6 +121,16 @@ def test_a_source_file_whose_docstrings_are_tests_stays_the_solutions(world: Wor
     assert files_of(replace(world.task, tests=told), tmp_path) == {}
 
 
+def test_the_script_that_runs_the_tests_is_the_bases(world: World) -> None:
+    """To all of the code it was source: a model wrote one that says what it likes."""
+    with world.backend.start(world.environment, LIMITS) as sandbox:
+        sandbox.write("calc/core.py", b"x = 1\n")
+        command = ("python", "./calc/core.py", "{report}")
+        root, tests = world.environment.root, {FILE: b""}
+        assert restoring.put_back(sandbox, root, ["calc/core.py"], tests, command=command) == ["calc/core.py"]
+        assert restoring.put_back(sandbox, root, ["calc/core.py"], tests) == []
+
+
 @pytest.mark.parametrize("folder", ["Tests", "unit_tests"])
 def test_helpers_in_a_folder_that_the_builder_knows(world: World, folder: str) -> None:
     """The grader did not take it for one of tests: a model could edit what the tests compare with."""
