@@ -108,7 +108,16 @@ class LineControl:
         return [each.path for each in (served.checkpoint, served.back) if each] if served else []
 
     async def swap(self, line: str, target: Checkpoint, patience: Patience) -> Swapped:
-        """Serve `target`. A line without an engine gets one. Raises SwapError, ApiError."""
+        """Serve `target`. A line without an engine gets one. Raises SwapError, ApiError.
+
+        Whoever asks knows of a canary that has ended: the registry does, or the intent of a rollback.
+        """
+        done = await self._swapped(line, target, patience)
+        if (arms := self.arms(line)) is not None:
+            arms.ended = ""
+        return done
+
+    async def _swapped(self, line: str, target: Checkpoint, patience: Patience) -> Swapped:
         if self._is_main(line):
             if self._swapper is None:
                 raise no_control()

@@ -281,3 +281,19 @@ def test_what_is_not_on_record_yet_is_brought_to_its_end_and_to_goes_on_from_the
         away._intended(Asked("auto", "", "checkpoint@v9"), LIVE | BACK, None)
     write_intent(tmp_path, further)
     assert read_intent(tmp_path, "auto") == further
+
+
+def test_after_a_deploy_a_rollback_is_of_that_and_not_of_a_canary_that_ended_before(world: World) -> None:
+    """What was served then is on record, though `rtrl serve` may not have looked since."""
+    world.open()
+    run_stage(world.workspace, world.store, RollbackStage(), [])
+    deploy = DeployStage(override=True, reason="it is wanted all the same")
+    run_stage(world.workspace, world.store, deploy, [world.third.ref])
+    assert "canary_ended" not in world.told()  # at once
+    assert wait_for(lambda: world.told().get("previous") == world.second.digest)
+    with world.away():
+        code, told = world.rtrl()
+        assert (code, told["metrics"]["checkpoint"]) == (0, world.second.digest)
+        assert world.answers() == {short(world.second.digest)}
+    assert world.recorded()
+    assert world.live() == world.second.digest
