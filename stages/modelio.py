@@ -152,11 +152,11 @@ def checkpoint_meta(folder: Path, *, parent: str | None, generation: int) -> dic
     }
 
 
-def load_model(folder: Path, *, attention: str = "sdpa", device: str = "cpu") -> PreTrainedModel:
+def load_model(folder: Path, *, attention: str | None = None, device: str = "cpu") -> PreTrainedModel:
     """The model of a checkpoint folder in float32, in evaluation mode.
 
-    `attention` names an attention function known to transformers. Raises InputMissingError when files are
-    missing, IntegrityError when weights are damaged or do not fit, UsageError when the model knows no such.
+    `attention` is known to transformers; None takes torch's where the model has it, else its own. Raises
+    InputMissingError (no files), IntegrityError (damaged, or do not fit), UsageError (no such attention).
     """
     read_config(folder)
     weight_files(folder)

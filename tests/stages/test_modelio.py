@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 
 from stages import modelio, served_fingerprint
 from stages.errors import InputMissingError, IntegrityError
@@ -20,6 +21,17 @@ def test_a_checkpoint_loads_back_bit_for_bit(tmp_path: Path) -> None:
     assert (tmp_path / "b/model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
     assert (tmp_path / "b/tokenizer.json").is_file()
     assert (tmp_path / "b/chat_template.jinja").is_file()
+
+
+def test_a_model_without_torchs_attention_loads_with_its_own(tmp_path: Path) -> None:
+    """Attention with sinks, for one: it can be served, judged and imported into, if not trained here."""
+    write_checkpoint(tmp_path)
+    config = transformers.GptOssConfig(
+        vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=8, num_local_experts=2, num_experts_per_tok=1,
+    )  # fmt: skip
+    transformers.GptOssForCausalLM(config).save_pretrained(tmp_path)
+    assert modelio.load_model(tmp_path).config._attn_implementation == "eager"
 
 
 def test_meta_describes_the_weights(tmp_path: Path) -> None:
