@@ -142,15 +142,13 @@ def _place(store: Store, folder: Path, digest: str) -> None:
             shutil.rmtree(folder)
             return
         discard(store, digest)  # left over by a killed run, or tombstoned and not yet removed
-    fresh = not target.parent.exists()
     target.parent.mkdir(parents=True, exist_ok=True)
     faults.point("publish.rename.before")
     folder.rename(target)
     faults.point("publish.rename.after")
-    fsync_folder(target.parent)
-    if fresh:
-        fsync_folder(target.parent.parent)
-    fsync_folder(folder.parent)
+    # all of them, each time: a folder that is there may be one that a killed run made and never synced
+    for parent in (target.parent, target.parent.parent, store.objects, folder.parent):
+        fsync_folder(parent)
     faults.point("publish.parent.fsync.after")
 
 

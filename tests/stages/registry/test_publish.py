@@ -119,6 +119,18 @@ def test_an_object_left_by_a_killed_run_is_replaced(workspace: Workspace, store:
     assert sorted(path.name for path in left.iterdir()) == ["deep", "manifest.json", "seed.txt"]
 
 
+def test_folders_that_a_killed_run_made_are_synced_too(
+    workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have ended between making a folder and syncing its name: a power cut would take the object along."""
+    for prefix in range(256):
+        (store.objects / "sha256" / f"{prefix:02x}").mkdir(parents=True, exist_ok=True)
+    synced: list[Path] = []
+    monkeypatch.setattr("stages.registry.publish.fsync_folder", synced.append)
+    path = run_stage(workspace, store, Toy("x")).outputs["data"].path
+    assert {path.parent, store.objects / "sha256", store.objects} <= set(synced)
+
+
 def test_references(store: Store, tmp_path: Path) -> None:
     one = checkpoint(store, tmp_path / "c", "one")
     two = checkpoint(store, tmp_path / "c", "two", parent=one.digest)
