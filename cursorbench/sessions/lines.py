@@ -20,11 +20,11 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate
-from operator import add
+from itertools import accumulate, compress
+from operator import add, ne
 from typing import Any
 
 SIGNIFICANT = 8  # fewer non-blank characters than this: the line is too common to be recognised
@@ -35,7 +35,7 @@ _HUNK_HEADER = re.compile(rf"^@@ -{_N}(?:,({_N}))? \+{_N}(?:,({_N}))? @@", re.MU
 
 Block = tuple[str, ...]
 _Counts = Mapping[str, int]
-_Taken = tuple[Counter[str], Counter[str]]  # lines that were credited: as added, as come back
+_Taken = tuple[dict[str, int], dict[str, int]]  # lines that were credited: as added, as come back
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def persistence_of_all(changes: Sequence[tuple[str, str]], now: str) -> Kept:
     if len(changes) == 1:
         return persistence(*changes[0], now)
     total, left, lines = Kept(), _significant(now.splitlines()), _lines(now)
-    taken: _Taken = Counter(), Counter()
+    taken: _Taken = {}, {}
     for before, after in changes:
         was, new = _significant(before.splitlines()), _significant(after.splitlines())
         total += _by_hunk(before, after, lines) if was == new else _by_line(was, new, left, taken)
@@ -93,13 +93,13 @@ def persistence_of_all(changes: Sequence[tuple[str, str]], now: str) -> Kept:
 
 def _by_line(was: _Counts, new: _Counts, now: _Counts, taken: _Taken | None = None) -> Kept:
     """`taken` is counted on: what earlier changes of the same file have been credited with."""
-    of_added, of_deleted = taken or (Counter(), Counter())
+    of_added, of_deleted = taken or ({}, {})
     added, found = _more(new, was, now, of_added)
     deleted, back = _more(was, new, now, of_deleted)
     return Kept(added=added, added_kept=found, deleted=deleted, deleted_kept=deleted - back)
 
 
-def _more(lines: _Counts, others: _Counts, now: _Counts, taken: Counter[str]) -> tuple[int, int]:
+def _more(lines: _Counts, others: _Counts, now: _Counts, taken: dict[str, int]) -> tuple[int, int]:
     """How many lines there are beyond `others`, and how many of these are there `now` and not `taken` yet.
 
     Lines that `others` have may be those taken: an edit's context is often what another edit put in.
@@ -108,9 +108,11 @@ def _more(lines: _Counts, others: _Counts, now: _Counts, taken: Counter[str]) ->
     for line, n in lines.items():
         before = others.get(line, 0)
         if n > before:
-            here = min(n - before, max(0, now.get(line, 0) - max(before, taken[line])))
+            gone = taken.get(line, 0)
+            here = min(n - before, max(0, now.get(line, 0) - max(before, gone)))
             more, found = more + n - before, found + here
-            taken[line] += here
+            if here:
+                taken[line] = gone + here
     return more, found
 
 
@@ -127,13 +129,17 @@ def written(before: str, after: str) -> tuple[list[str], list[str]]:
     Lines are compared as multisets, trailing blanks apart, so a line that moved is neither.
     """
     old, new = ([line.rstrip() for line in side] for side in _different(before, after))
-    was, now = Counter(old), Counter(new)
-    added, deleted = now - was, was - now
-    return _of(new, added), _of(old, deleted)
+    return _beyond(new, old), _beyond(old, new)
 
 
-def _of(lines: Sequence[str], wanted: Counter[str]) -> list[str]:
-    """So many of these lines, the first ones, in order."""
+def _beyond(lines: Sequence[str], others: Sequence[str]) -> list[str]:
+    """The lines that there are more of than in `others`: the first ones, in order."""
+    wanted: dict[str, int] = {}
+    for line in lines:
+        wanted[line] = wanted.get(line, 0) + 1
+    for line in others:
+        if line in wanted:
+            wanted[line] -= 1
     found = []
     for line in lines:
         if line and wanted[line] > 0:
@@ -176,31 +182,27 @@ def _different(*texts: str) -> list[list[str]]:
 
 def _different_lines(*split: list[str]) -> list[list[str]]:
     most = min(map(len, split))
-    start = _alike(most, [lines[:most] for lines in split])
-    most -= start
-    end = _alike(most, [lines[len(lines) - most :][::-1] for lines in split])
+    start = _alike(most, split, iter)
+    end = _alike(most - start, split, reversed)
     return [lines[start : len(lines) - end] for lines in split]
 
 
-def _alike(most: int, split: Sequence[list[str]]) -> int:
-    """With how many lines all begin, at most `most`; by bisection, as comparing slices is quick."""
+def _alike(most: int, split: Sequence[list[str]], way: Callable[[list[str]], Iterator[str]]) -> int:
+    """With how many lines all begin (or end, `way` being `reversed`), at most `most`."""
     first, *others = split
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if all(lines[low:middle] == first[low:middle] for lines in others):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    for lines in others:
+        most = next(compress(range(most), map(ne, way(first), way(lines))), most)
+    return most
 
 
-def _significant(lines: Sequence[str]) -> Counter[str]:
+def _significant(lines: Sequence[str]) -> dict[str, int]:
     """Count the lines that can be recognised again, without their indentation."""
-    stripped = [line.strip() for line in lines]
-    return Counter(
-        [line for line in stripped if len(line) - line.count(" ") - line.count("\t") >= SIGNIFICANT]
-    )
+    found: dict[str, int] = {}  # no Counter: of a few lines it takes twice as long, and to compare two more
+    for raw in lines:
+        line = raw.strip()
+        if len(line) - line.count(" ") - line.count("\t") >= SIGNIFICANT:
+            found[line] = found.get(line, 0) + 1
+    return found
 
 
 def _lines(text: str) -> list[str]:

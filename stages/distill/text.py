@@ -99,7 +99,8 @@ def has_trace(texts: Sequence[str]) -> list[bool]:
 
 def words(text: str) -> list[str]:
     """Lower-case words and numbers, identifiers whole."""
-    return _WORD.findall(text[:LIMIT].translate(_TO_PLAIN).lower())
+    text = text[:LIMIT]
+    return _WORD.findall((text if text.isascii() else text.translate(_TO_PLAIN)).lower())
 
 
 def similarity(one: Sequence[str], other: Sequence[str]) -> float:
