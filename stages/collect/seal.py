@@ -80,16 +80,16 @@ class Sealer:
         scan, plan = self.scan, self.plan
         place = {int(code): at for at, code in enumerate(codes)}
         asked = codes[plan.follow_up[codes] >= 0]
-        follow_ups = scan.generations.select(_OF_FOLLOW_UP).take(pa.array(plan.follow_up[asked]))
-        last_ids = scan.generations["id"].take(pa.array(plan.last_row[asked]))
+        follow_ups = _rows(scan.generations.select(_OF_FOLLOW_UP), plan.follow_up[asked])
+        last_ids = _rows(scan.generations.select(["id"]), plan.last_row[asked])["id"]
         return Part(
             folder=self.folder / schemas.part_name(n),
             spool_dir=self.spool_dir,
             keys_dir=self.keys_dir,
-            generations=scan.generations.take(pa.array(g_rows)),
+            generations=_rows(scan.generations, g_rows),
             episode_of_generation=np.array([place[int(e)] for e in scan.g_episode[g_rows]], dtype=np.int64),
             reseal=plan.reseal[g_rows],
-            events=scan.events.take(pa.array(v_rows)),
+            events=_rows(scan.events, v_rows),
             episode_of_event=np.array([place[int(e)] for e in target[v_rows]], dtype=np.int64),
             follow_ups=follow_ups.append_column("about", last_ids),
             episode_of_follow_up=np.array([place[int(e)] for e in asked], dtype=np.int64),
@@ -114,6 +114,14 @@ class Sealer:
 
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 _OF_FOLLOW_UP = ["seq", "id", "episode", "key_id", "user", "at", "wall", "segment", "start", "size"]
+
+
+def _rows(table: pa.Table, rows: Ints) -> pa.Table:
+    """These rows. Those of a part lie near each other, and `take` puts together whatever it is given."""
+    if not len(rows):
+        return table.slice(0, 0)
+    low, high = int(rows.min()), int(rows.max())
+    return table.slice(low, high - low + 1).take(pa.array(rows - low))
 
 
 def _by_part(part_of_row: Ints) -> dict[int, Ints]:

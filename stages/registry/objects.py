@@ -15,6 +15,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,10 @@ def hash_file(path: Path, *, durable: bool = False) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
+def _hash_durably(path: Path) -> tuple[int, str]:
+    return hash_file(path, durable=True)
+
+
 def seal(folder: Path, *, kind: str, line: str, meta: Mapping[str, Any], base: str | None) -> Sealed:
     """Hash and fsync every file, write the manifest, fsync the folders; files become read-only.
 
@@ -104,11 +109,12 @@ def seal(folder: Path, *, kind: str, line: str, meta: Mapping[str, Any], base: s
         raise IntegrityError(f"output {folder.name!r} has a file {MANIFEST}, which is the registry's name")
     files = []
     total = 0
-    for path in files_of(folder):
-        size, hexdigest = hash_file(path, durable=True)
-        path.chmod(0o444)
-        total += size
-        files.append({"path": path.relative_to(folder).as_posix(), "bytes": size, "sha256": hexdigest})
+    paths = list(files_of(folder))
+    with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)))) as threads:  # hashing lets others run
+        for path, (size, hexdigest) in zip(paths, threads.map(_hash_durably, paths), strict=True):
+            path.chmod(0o444)
+            total += size
+            files.append({"path": path.relative_to(folder).as_posix(), "bytes": size, "sha256": hexdigest})
     manifest = {
         "schema": SCHEMA,
         "kind": kind,
