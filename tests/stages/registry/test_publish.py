@@ -122,7 +122,7 @@ def test_an_object_left_by_a_killed_run_is_replaced(workspace: Workspace, store:
 def test_folders_that_a_killed_run_made_are_synced_too(
     workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may have ended between making a folder and syncing its name: a power cut would take the object along."""
+    """It may have ended between making a folder and syncing its name: a power cut would take the object."""
     for prefix in range(256):
         (store.objects / "sha256" / f"{prefix:02x}").mkdir(parents=True, exist_ok=True)
     synced: list[Path] = []
