@@ -84,7 +84,7 @@ def persistence_of_all(changes: Sequence[tuple[str, str]], now: str) -> Kept:
     if len(changes) == 1:
         return persistence(*changes[0], now)
     total, left, lines = Kept(), _significant(now.splitlines()), _lines(now)
-    taken: _Taken = {}, {}
+    taken: _Taken = ({}, {})
     for before, after in changes:
         was, new = _significant(before.splitlines()), _significant(after.splitlines())
         total += _by_hunk(before, after, lines) if was == new else _by_line(was, new, left, taken)
@@ -189,15 +189,14 @@ def _different_lines(*split: list[str]) -> list[list[str]]:
 
 def _alike(most: int, split: Sequence[list[str]], way: Callable[[list[str]], Iterator[str]]) -> int:
     """With how many lines all begin (or end, `way` being `reversed`), at most `most`."""
-    first, *others = split
-    for lines in others:
-        most = next(compress(range(most), map(ne, way(first), way(lines))), most)
+    for lines in split[1:]:
+        most = next(compress(range(most), map(ne, way(split[0]), way(lines))), most)
     return most
 
 
 def _significant(lines: Sequence[str]) -> dict[str, int]:
-    """Count the lines that can be recognised again, without their indentation."""
-    found: dict[str, int] = {}  # no Counter: of a few lines it takes twice as long, and to compare two more
+    """Count the lines that can be recognised again, without their indentation (a Counter takes longer)."""
+    found: dict[str, int] = {}
     for raw in lines:
         line = raw.strip()
         if len(line) - line.count(" ") - line.count("\t") >= SIGNIFICANT:
