@@ -111,8 +111,7 @@ def _more(lines: _Counts, others: _Counts, now: _Counts, taken: dict[str, int]) 
             gone = taken.get(line, 0)
             here = min(n - before, max(0, now.get(line, 0) - max(before, gone)))
             more, found = more + n - before, found + here
-            if here:
-                taken[line] = gone + here
+            taken[line] = gone + here
     return more, found
 
 
