@@ -498,7 +498,8 @@ unknown = 0.0
     ("weights", "says"),
     [
         ((1e308, 0.0), "the term of latency is not finite in 1 episodes"),  # clip would make it a bound
-        ((9e307, 9e307), "the reward is not finite in 1 episodes"),
+        ((1e31, 0.0), "the term of latency is beyond 1e[+]30 in 1 episodes"),  # its mean has no error
+        ((6e29, 6e29), "the reward is beyond 1e[+]30 in 1 episodes"),
     ],
 )
 def test_weights_that_no_float_can_hold_are_refused(weights: tuple[float, float], says: str) -> None:
