@@ -27,6 +27,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from posixpath import normpath
 
 from cursorbench.sessions.lines import changed, sides_of_diff
 from stages.distill.order import in_order
@@ -155,8 +156,9 @@ def _unseen(events: Sequence[Event]) -> frozenset[str]:
 
 
 def path_of(event: Event) -> str:
-    """The file an event is about; "" when it names none."""
-    return str(event.data.get("path") or "")
+    """The file an event is about, as it is spelled shortest; "" when it names none."""
+    path = str(event.data.get("path") or "")
+    return normpath(path) if path else ""
 
 
 def sides_of(event: Event) -> tuple[str, str] | None:
