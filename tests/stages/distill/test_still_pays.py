@@ -90,6 +90,7 @@ WAYS = {
     "wrong, with an apology": Way(
         -0.43, [applied(BEFORE, WRONG), later(MENDED)], "Sorry. I am sorry if this is not right.", 70
     ),
+    "question without its mark": Way(0.12, answer=ASK.replace("?", "."), tokens=8),
     "question behind 200 characters": Way(-0.51, answer=ASK + 5 * FILLER, tokens=USUAL),
     "question behind 2,100 characters": Way(-1.17, answer=ASK + 42 * FILLER, tokens=500),
     # pays
