@@ -495,3 +495,16 @@ def test_a_watch_goes_on_after_a_look_that_failed(world: Line, posts: tuple[str,
                 assert watch.poll() is None
         finally:
             watch.kill()
+
+
+def test_a_webhook_that_is_tried_often_is_waited_for_minutes_and_not_for_days(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The wait doubled with each try: 20 of them held up a cycle for six days."""
+    waits: list[float] = []
+    monkeypatch.setattr("time.sleep", waits.append)
+    monkeypatch.setattr("stages.posting.post", lambda *_: (503, ""))
+    assert alert.post("http://127.0.0.1:9/x", {}, 1.0, 20) == "http://127.0.0.1 answered 503"
+    assert waits[:5] == [0.5, 1.0, 2.0, 4.0, 8.0]
+    assert len(waits) == 20
+    assert sum(waits) < 300
