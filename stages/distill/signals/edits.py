@@ -198,9 +198,10 @@ def _changes(edits: Sequence[_Edit], undone: set[_Edit]) -> dict[str, tuple[Chan
 
 
 def _goes_on(before: Change, change: Change) -> bool:
-    """Whether two changes are one: whole texts that ended alike, with nothing of the user's between them."""
+    """Whether two changes are one: whole texts that ended alike, with nothing of the user's between them, or
+    the second told from where the first one began, as it is when an edit is told twice."""
     alike = before.whole and change.whole and before.undone == change.undone
-    return alike and not changed(before.after, change.before)
+    return alike and not (changed(before.after, change.before) and changed(before.before, change.before))
 
 
 def _net(changes: list[Change]) -> list[Change]:

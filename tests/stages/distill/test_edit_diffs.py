@@ -99,3 +99,12 @@ def test_what_the_user_does_between_two_edits_is_the_users(as_diffs: bool) -> No
     first, second = told([FILE, FIRST], as_diffs), told([hers, hers, last], as_diffs)[1:]
     assert edit_persistence([*first, *second, survived(last)], 0, HOUR) == 3 / 4
     assert edit_persistence([*first, *second, survived(hers)], 0, HOUR) == 1 / 4
+
+
+def test_an_edit_told_twice_or_each_from_the_first_text_is_one() -> None:
+    """By two generations, or by a client whose `before` is always what the file was at first."""
+    again = [*told([FILE, FIRST], False), applied(3, before=FILE, after=FIRST, generation="g7")]
+    assert edit_persistence([*again, survived(FIRST)], 0, HOUR) == 1.0
+    whole = [*told([FILE, FIRST], False), applied(3, before=FILE, after=SECOND, generation="g7")]
+    assert edit_persistence([*whole, survived(SECOND)], 0, HOUR) == 1.0
+    assert edit_persistence([*whole, survived(FIRST)], 0, HOUR) == 1 / 2
