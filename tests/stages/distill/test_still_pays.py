@@ -37,6 +37,7 @@ PLAN = "".join(f"- what was changed in step {n} of this work\n" for n in range(4
 OLD = "".join(f"# old note {n} about how the prices came about\n" for n in range(40))
 MOVED = "".join(f"rate_{n} = rates.read({n})\n" for n in range(20))
 TABS = BEFORE.replace("    ", "\t")
+ABSOLUTE = "/home/ada/work/shop.py"
 USUAL = 60  # tokens, and so many milliseconds, of an answer to such a request
 ASK = "Which rate should it be?"
 FILLER = " The rate is read from the settings when it starts."
@@ -131,6 +132,10 @@ WAYS = {
     ),
     "indented otherwise": Way(0.78, [applied(BEFORE, TABS), later(TABS)], tokens=100),
     "a question before a call, then nothing": Way(-0.21, answer="Waiting.", tokens=3, calling=25),
+    "an edit, and its undoing by the file's absolute path": Way(
+        -0.05,
+        [applied(BEFORE, WRONG), applied(WRONG, BEFORE, ABSOLUTE), later(BEFORE), later(BEFORE, ABSOLUTE)],
+    ),
     "nothing": Way(0.20, tokens=3),
     "a call without its opening tag": Way(-0.45, answer='{"name": "edit_file", "arguments": {}}'),
     "a fifth of it, to be told to go on": Way(
