@@ -19,6 +19,8 @@ import numpy as np
 from stages.distill.spec import PRICE, RewardSpec, SignalSpec
 from stages.errors import UsageError
 
+LARGEST = 1e30  # of a term and of a reward: the trainer's floats hold it, and squares of it are summed up
+
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Strata = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -44,7 +46,7 @@ def combine(values: Mapping[str, Floats], strata: Strata, spec: RewardSpec, pric
         strata: stratum code of each episode [E].
         price: of a question without an edit, in units of reward; None without a stabiliser.
 
-    Raises UsageError (2) when a known term, or their sum, is beyond what a float can hold.
+    Raises UsageError (2) when a term, or their sum, is beyond `LARGEST`.
     """
     terms: dict[str, Floats] = {}
     for name, signal in spec.signals.items():
@@ -70,9 +72,14 @@ def _sum(terms: Sequence[Floats], n: int, spec: RewardSpec) -> Floats:
 
 
 def _refuse_infinite(column: Floats, what: str) -> None:
-    """An infinite term would be clipped to a bound, or cancel another to nan, which means not known."""
+    """An infinite term would be clipped to a bound, or cancel another to nan, which means not known; the
+    error of the mean of rewards beyond `LARGEST` is no float, and no line state is read with that."""
     if count := int(np.isinf(column).sum()):
         raise UsageError(f"{what} is not finite in {count} episodes", hint="make the spec's weights smaller")
+    if count := int((np.abs(column) > LARGEST).sum()):
+        raise UsageError(
+            f"{what} is beyond {LARGEST:g} in {count} episodes", hint="make the spec's weights smaller"
+        )
 
 
 def dropped(values: Mapping[str, Floats], spec: RewardSpec) -> list[str]:

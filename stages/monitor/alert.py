@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from stages.registry.store import Store
     from stages.workspace import Workspace
 
-_WAIT_S = 0.5  # before the second try; doubled with each
+_WAIT_S = 0.5  # before the second try; doubled with each,
+_LONGEST_WAIT_S = 10.0  # up to this, as a cycle waits meanwhile
 
 
 def tell(workspace: Workspace, store: Store) -> list[str]:
@@ -64,7 +65,7 @@ def post(url: str, body: dict[str, Any], timeout_s: float, retries: int) -> str:
     failed = ""
     for attempt in range(retries + 1):
         if attempt:
-            time.sleep(_WAIT_S * 2 ** (attempt - 1))
+            time.sleep(min(_WAIT_S * 2 ** min(attempt - 1, 16), _LONGEST_WAIT_S))
         status, why = posting.post(url, body, timeout_s)
         if 200 <= status < 300:
             return ""

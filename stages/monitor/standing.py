@@ -189,11 +189,15 @@ def _monitors_in(store_dir: Path, line_state: str) -> dict[str, Any]:
     path = path_in(store_dir, line_state) / _STATE_FILE
     try:
         found: dict[str, Any] = json.loads(path.read_bytes()).get("monitors", {})
-        return found if "schema" in found else {}
-    except (FileNotFoundError, ValueError, AttributeError, TypeError) as error:
+        if "schema" not in found:
+            return {}
+        if any({"id", "text", *SEEN} - alarm.keys() for alarm in found.get("alarms", [])):
+            raise ValueError("an alarm in it is not whole")
+    except (OSError, ValueError, AttributeError, TypeError) as error:
         raise IntegrityError(
             f"{path} cannot be read, and alarms may stand in it: {error}", hint="rtrl verify --full"
         ) from error
+    return found
 
 
 def _removed(connection: sqlite3.Connection, line_state: str) -> bool:

@@ -15,7 +15,8 @@ What was undone or refused before a later edit of the same file was made good: i
 later edit is judged by itself.
 
 Edits of one file that come as whole texts are one change, from the first text to the last, as far as they
-ended alike. Diffs know their hunks only and stay one change each. Among several changes of a file a later
+ended alike and each begins where the one before ended: what stands in between is the user's, and a change
+of nobody. Diffs know their hunks only and stay one change each. Among several changes of a file a later
 one supersedes: lines it takes away that an earlier one added, or brings back that an earlier one took
 away, count in neither.
 """
@@ -26,6 +27,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from posixpath import normpath
 
 from cursorbench.sessions.lines import changed, sides_of_diff
 from stages.distill.order import in_order
@@ -154,8 +156,9 @@ def _unseen(events: Sequence[Event]) -> frozenset[str]:
 
 
 def path_of(event: Event) -> str:
-    """The file an event is about; "" when it names none."""
-    return str(event.data.get("path") or "")
+    """The file an event is about, as it is spelled shortest; "" when it names none."""
+    path = str(event.data.get("path") or "")
+    return normpath(path) if path else ""
 
 
 def sides_of(event: Event) -> tuple[str, str] | None:
@@ -184,7 +187,7 @@ def _changes(edits: Sequence[_Edit], undone: set[_Edit]) -> dict[str, tuple[Chan
     for edit in edits:
         change = Change(edit.path, *edit.sides, edit.whole, edit in undone)
         before = found[edit.path][-1] if found[edit.path] else None
-        if before and before.whole and change.whole and before.undone == change.undone:
+        if before and _goes_on(before, change):
             found[edit.path][-1] = replace(before, after=change.after)
         else:
             found[edit.path].append(change)
@@ -192,6 +195,13 @@ def _changes(edits: Sequence[_Edit], undone: set[_Edit]) -> dict[str, tuple[Chan
         return {path: tuple(of) for path, of in found.items()}
     net = {path: tuple(c for c in _net(of) if changed(c.before, c.after)) for path, of in found.items()}
     return {path: of for path, of in net.items() if of}
+
+
+def _goes_on(before: Change, change: Change) -> bool:
+    """Whether two changes are one: whole texts that ended alike, with nothing of the user's between them, or
+    the second told from where the first one began, as it is when an edit is told twice."""
+    alike = before.whole and change.whole and before.undone == change.undone
+    return alike and not (changed(before.after, change.before) and changed(before.before, change.before))
 
 
 def _net(changes: list[Change]) -> list[Change]:

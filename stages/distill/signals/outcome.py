@@ -63,6 +63,15 @@ _ASKS = (
     rf"{_PLEASE}(?:{_TELL_ME}|clarify|specify|confirm|explain|provide|share)\b"
     r"|\b(?:i need (?:to know|more)|not sure (?:what|which|how|if|whether)|which one|what exactly)\b"
 )
+# a question whose mark was left away, or what is told to answer it, where a sentence begins. Not "how does it
+# work", a heading; nor "let me know how it goes"; nor "confirm which", said of what to do next
+_SENTENCE = r"(?im)(?:^|[.!?:;][ \t]+)[ \t>*_-]*(?:(?:so|then|and|but|or|now|please)\b,?[ \t]+)?"
+_UNMARKED = (
+    rf"{_SENTENCE}(?:(?:which|what|whose)(?:[ \t]+[\w'`/.-]+){{0,4}}[ \t]+"
+    r"(?:should|shall|do|does|did|would|could|can)[ \t]+(?:i|we|you|it|this|that|the|they)\b"
+    r"|(?:should|shall)[ \t]+(?:i|we)\b|do you (?:want|prefer|need|mean)\b|would you (?:like|prefer|rather)\b"
+    r"|tell me (?:which|what|where|how)\b|let me know which\b)"
+)
 # of a program's comments: "please provide your own key" is said to whoever runs it
 _ASKS_ME = rf"{_PLEASE}(?:{_TELL_ME})\b"
 
@@ -70,8 +79,8 @@ _ASKS_ME = rf"{_PLEASE}(?:{_TELL_ME})\b"
 def asks(answers: Sequence[str]) -> list[bool]:
     """Whether the raw text of each final answer asks the user something, for answers without an edit.
 
-    There is a question in its last `_LAST` characters, code and rows of blanks or marks apart, or its text
-    asks for information without a question mark, or what a reader finds in its code does either.
+    There is a question in its last `_LAST` characters, code and rows of blanks or marks apart, in English
+    also one without its mark, or its text asks for information, or what a reader finds in its code does.
     """
     spoken = column(answers).str.replace_all(_THOUGHT, " ").str.replace_all(_CALL, " ")
     spoken = spoken.str.replace_all(_PADDING, "\n").str.replace_all(_BLANK_LINES, "\n\n")
@@ -83,6 +92,7 @@ def asks(answers: Sequence[str]) -> list[bool]:
     said = column(prose(lines.to_list()))
     near, far = said.str.tail(_NEAR), said.str.replace(_THOUGHT_FIRST, "").str.tail(_LAST)
     asking = near.str.contains(_QUESTION) | far.str.contains(_QUESTION) | said.str.contains(_ASKS)
+    asking |= far.str.contains(_UNMARKED)
     fences = spoken.str.replace(_THOUGHT_FIRST, "").str.tail(LIMIT).str.extract_all(_FENCED).list.join("\n")
     beside = fences.str.extract_all(_FENCED_SAID).list.join("\n")
     return list((asking | beside.str.contains(_QUESTION) | beside.str.contains(_ASKS_ME)).to_list())

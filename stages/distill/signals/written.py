@@ -24,11 +24,16 @@ _FAMILIES = {
     **dict.fromkeys(_MARKUP.split(), ""),
 }
 _MARKS = {
-    "#": re.compile(r"^\s*(?:#(?!!)|\"\"\"|''').*|\s#\s.*$"),
+    "#": re.compile(r"^\s*(?:#(?!!)|[rRuU]?(?:\"\"\"|''')).*|\s#\s.*$"),
     "--": re.compile(r"^\s*--.*|\s--\s.*$"),
     "//": re.compile(r"^\s*(?://|/\*|\*(?!\w)).*|\s//\s.*$|/\*(?:(?!/\*).)*?\*/"),
 }
-_QUOTES = re.compile(r"\"\"\"|'''")
+_OPENS = {  # a comment of several lines, where a line begins: what opens it
+    "#": re.compile(r"[rRuU]?(\"\"\"|''')"),
+    "--": re.compile(r"(--\[\[)"),
+    "//": re.compile(r"(/\*)"),
+}
+_CLOSES = {"#": "", "--": "]]", "//": "*/"}  # what closes it; "": what opened it
 _FUNCTION = re.compile(
     r"^\s*(?:(?:export|default|pub(?:\([^)]*\))?|public|private|protected|internal|static|final|override|async|"
     r"abstract|inline|suspend|virtual|unsafe|extern)\s+)*"
@@ -90,15 +95,18 @@ def _of(change: Change) -> Written:
 
 def comment_chars(lines: Sequence[str], family: str) -> int:
     """Characters of comments and docstrings, blanks apart. `family` is the language's mark: # -- or //."""
-    mark, found, quote = _MARKS[family], 0, ""
-    for line in lines:
-        if quote:
+    mark, opens, closes, found, end = _MARKS[family], _OPENS[family], _CLOSES[family], 0, ""
+    # one that is not closed among these lines goes on in lines that were there
+    last = max((n for n, line in enumerate(lines) if closes in line), default=-1)
+    for n, line in enumerate(lines):
+        if end:
             found += _size(line)
-            quote = "" if quote in line else quote
+            end = "" if end in line else end
             continue
         found += sum(_size(match) for match in mark.findall(line))
-        if family == "#" and (opened := _QUOTES.match(line.lstrip())):
-            quote = opened[0] if line.count(opened[0]) == 1 else ""
+        if opened := opens.match(begins := line.lstrip()):
+            close = closes or opened[1]
+            end = "" if close in begins[opened.end() :] or n >= last else close
     return found
 
 

@@ -88,3 +88,23 @@ def test_diffs_tell_what_texts_tell(texts: list[str], now: str) -> None:
     """Of lines that occur once and never move, whichever edits came in between."""
     texts_, diffs = ([*told(texts, as_diffs), survived(now)] for as_diffs in (False, True))
     assert edit_persistence(diffs, 0, HOUR) == edit_persistence(texts_, 0, HOUR)
+
+
+@pytest.mark.parametrize("as_diffs", [False, True])
+def test_what_the_user_does_between_two_edits_is_the_users(as_diffs: bool) -> None:
+    """She writes another line in the place of the agent's while it goes on elsewhere: of its first edit the
+    deletion is left, and nobody's is what she wrote."""
+    hers = FIRST.replace("value_2 = calculate(2)", "value_2 = exactly(2)\nvalue_2 += correction(2)")
+    last = hers.replace("value_17 = compute(17)", "value_17 = calculate(17)")
+    first, second = told([FILE, FIRST], as_diffs), told([hers, hers, last], as_diffs)[1:]
+    assert edit_persistence([*first, *second, survived(last)], 0, HOUR) == 3 / 4
+    assert edit_persistence([*first, *second, survived(hers)], 0, HOUR) == 1 / 4
+
+
+def test_an_edit_told_twice_or_each_from_the_first_text_is_one() -> None:
+    """By two generations, or by a client whose `before` is always what the file was at first."""
+    again = [*told([FILE, FIRST], False), applied(3, before=FILE, after=FIRST, generation="g7")]
+    assert edit_persistence([*again, survived(FIRST)], 0, HOUR) == 1.0
+    whole = [*told([FILE, FIRST], False), applied(3, before=FILE, after=SECOND, generation="g7")]
+    assert edit_persistence([*whole, survived(SECOND)], 0, HOUR) == 1.0
+    assert edit_persistence([*whole, survived(FIRST)], 0, HOUR) == 1 / 2

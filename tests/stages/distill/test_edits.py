@@ -171,3 +171,19 @@ def test_thousands_of_edits_and_refusals_take_seconds_at_most() -> None:
     # half of the applied are undone, the others not measured; half of what was measured alone was refused
     assert edit_persistence(events, HOUR, found) == pytest.approx((n / 2) / (n / 2 + n))
     assert time.process_time() - began < 10
+
+
+def test_one_file_however_its_path_is_spelled() -> None:
+    """An edit that was taken back by another spelling of its file was two, and half of them was kept."""
+    there, back = EDIT, {"before": AFTER, "after": BEFORE}
+    for again in ("./a.py", ".//a.py", "lib/../a.py"):
+        events = [event("edit_applied", 1, **there), event("edit_applied", 2, path=again, **back)]
+        assert not edited(edits_of(events, 0, HOUR))
+        measured = [
+            event("edit_survival", HOUR, path=name, horizon_s=3600, now=BEFORE) for name in ("a.py", again)
+        ]
+        assert signals([*events, *measured])[0] is None
+    undone = [event("edit_applied", 1, **there), event("edit_reverted", 9, path="./a.py"), KEPT]
+    assert signals(undone)[0] == 0.0
+    measured_as = event("edit_survival", HOUR, path="./a.py", horizon_s=3600, now=AFTER)
+    assert signals([event("edit_applied", 1, **there), measured_as])[0] == 1.0

@@ -199,6 +199,23 @@ def test_invalid_calls_are_summed_per_episode() -> None:
         ("Which value should it be?\n---", True),
         ("Which value, 3 or 5?- I wait.", True),
         ("Which value should it be? " + "The service reads it when it starts. " * 40, True),
+        # without its mark, which is a letter less
+        ("Which value should it be", True),
+        ("Which value should it be.", True),
+        ("I read it all. What rate do you want me to take.", True),
+        ("Should I round before or after the tax.", True),
+        ("Do you want A or B.", True),
+        ("Would you prefer A or B", True),
+        ("Tell me which file you mean.", True),
+        ("It can be two files. Let me know which one.", True),
+        ("Let me know how it goes.", False),
+        ("Let me know whether it helps.", False),
+        ("The logs tell me which file it was.", False),
+        ("Which is why I left it. What you should do next: run it. What it does is simple.", False),
+        ("It says which rate it should take, and what the file does.", False),
+        ("Confirm which rows are affected, then run it.", False),
+        ("Should it fail, run it again. Should you want more, add it.", False),
+        ("Which value should it be.</think>Done.", False),
         # not hidden: a reader sees no question
         ("```ruby\nreturn unless user.nil? or signed_in?\nreturn true if empty?\n```", False),
         ("It is `return true if x.empty?` now, and `a ? b : c` is gone.", False),
@@ -498,7 +515,8 @@ unknown = 0.0
     ("weights", "says"),
     [
         ((1e308, 0.0), "the term of latency is not finite in 1 episodes"),  # clip would make it a bound
-        ((9e307, 9e307), "the reward is not finite in 1 episodes"),
+        ((1e31, 0.0), "the term of latency is beyond 1e[+]30 in 1 episodes"),  # its mean has no error
+        ((6e29, 6e29), "the reward is beyond 1e[+]30 in 1 episodes"),
     ],
 )
 def test_weights_that_no_float_can_hold_are_refused(weights: tuple[float, float], says: str) -> None:

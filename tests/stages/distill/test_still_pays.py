@@ -34,6 +34,10 @@ BITS = BEFORE.replace(
 NOTE, LINE = "# total of the prices, see below\n", "    amount = sum(prices)\n"
 PADDING = "".join(f"# the total of the prices is computed below, step {n}\n" for n in range(10))
 PLAN = "".join(f"- what was changed in step {n} of this work\n" for n in range(40))
+OLD = "".join(f"# old note {n} about how the prices came about\n" for n in range(40))
+MOVED = "".join(f"rate_{n} = rates.read({n})\n" for n in range(20))
+TABS = BEFORE.replace("    ", "\t")
+ABSOLUTE = "/home/ada/work/shop.py"
 USUAL = 60  # tokens, and so many milliseconds, of an answer to such a request
 ASK = "Which rate should it be?"
 FILLER = " The rate is read from the settings when it starts."
@@ -56,6 +60,7 @@ class Way:
     answer: str = "Done."
     tokens: int = USUAL
     broken: int = 0
+    calling: int = 0  # tokens of a model call before, with a tool call
     said: str | None = "still wrong"
 
 
@@ -90,6 +95,7 @@ WAYS = {
     "wrong, with an apology": Way(
         -0.43, [applied(BEFORE, WRONG), later(MENDED)], "Sorry. I am sorry if this is not right.", 70
     ),
+    "question without its mark": Way(0.12, answer=ASK.replace("?", "."), tokens=8),
     "question behind 200 characters": Way(-0.51, answer=ASK + 5 * FILLER, tokens=USUAL),
     "question behind 2,100 characters": Way(-1.17, answer=ASK + 42 * FILLER, tokens=500),
     # pays
@@ -113,6 +119,23 @@ WAYS = {
         [REFUSED, applied(BEFORE, NOTE + BEFORE), later(NOTE + BEFORE)],
         tokens=120,
     ),
+    "wrong, and 40 lines of old notes taken out": Way(0.86, [applied(OLD + BEFORE, WRONG), later(MENDED)]),
+    "wrong, and 20 lines moved to another file": Way(
+        0.29,
+        [
+            applied(BEFORE + MOVED, WRONG),
+            applied("", MOVED, "more.py"),
+            later(MENDED),
+            later(MOVED, "more.py"),
+        ],
+        tokens=300,
+    ),
+    "indented otherwise": Way(0.78, [applied(BEFORE, TABS), later(TABS)], tokens=100),
+    "a question before a call, then nothing": Way(-0.21, answer="Waiting.", tokens=3, calling=25),
+    "an edit, and its undoing by the file's absolute path": Way(
+        -0.05,
+        [applied(BEFORE, WRONG), applied(WRONG, BEFORE, ABSOLUTE), later(BEFORE), later(BEFORE, ABSOLUTE)],
+    ),
     "nothing": Way(0.20, tokens=3),
     "a call without its opening tag": Way(-0.45, answer='{"name": "edit_file", "arguments": {}}'),
     "a fifth of it, to be told to go on": Way(
@@ -122,7 +145,7 @@ WAYS = {
 
 
 def episode(way: Way) -> Episode:
-    row = {
+    row: dict[str, Any] = {
         "id": "g", "user": "u", "episode": "e", "at": 0, "prompt_tokens": 1000, "output_tokens": way.tokens,
         "ttft_ms": 1.0, "duration_ms": float(way.tokens), "invalid_tool_calls": way.broken, "features": [],
         "tool_calls": [{"name": "edit_file"}] * bool(way.events), "tools_digest": "", "prompt_base": "",
@@ -132,8 +155,12 @@ def episode(way: Way) -> Episode:
         "id": "e", "key_id": "k", "user": "u", "session": "s", "arm": "live", "checkpoint": "c", "lag": 0,
         "first_at": 0,
     }  # fmt: skip
+    rows = [row]
+    if way.calling:
+        calling = {"id": "f", "output_tokens": way.calling, "duration_ms": float(way.calling)}
+        rows = [row | calling | {"tool_calls": [{"name": "read_file"}]}, row | {"prompt_tokens": 1100}]
     message = [event("user_message", 600_000, text=way.said)] if way.said else []
-    return Episode(head, [row], [*way.events, *message], REQUEST, way.answer, [0.0])
+    return Episode(head, rows, [*way.events, *message], REQUEST, way.answer, [0.0] * len(rows))
 
 
 @pytest.fixture(scope="module")
@@ -195,3 +222,13 @@ def test_a_hidden_question_pays_where_the_price_is_high_and_answers_are_long(
     found = rewarded(measured, price, usual)
     assert found["question"] == pytest.approx(open_, abs=0.02)
     assert found["question behind 2,100 characters"] == pytest.approx(hidden, abs=0.02)
+
+
+@pytest.mark.parametrize(("price", "open_"), [(0.5, -0.18), (0.6, -0.28), (1.4, -1.08)])
+def test_a_question_before_a_call_pays_where_the_price_is_above_a_half(
+    measured: tuple[RewardSpec, pa.Table], price: float, open_: float
+) -> None:
+    """What is said before a call is no end of an answer: known, and told in docs/hacks.md."""
+    found = rewarded(measured, price)
+    assert found["question"] == pytest.approx(open_, abs=0.02)
+    assert found["a question before a call, then nothing"] == pytest.approx(-0.21, abs=0.02)

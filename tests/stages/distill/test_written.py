@@ -36,6 +36,11 @@ def test_prose_has_no_comments_and_a_moved_line_is_not_written() -> None:
         ("#", ["#!/bin/sh", "x = '#no'  # yes"], 4),
         ("#", ['"""One', "two", '"""', "x = 3"], 3 + 3 + 3 + 3),
         ("//", ["/* a", " * b", " */", "int x; // c", "int *p = a / b;"], 3 + 2 + 2 + 3),
+        ("//", ["/* a", "so it is", "", "*/", "int x;", "/* b */", "y();"], 3 + 6 + 2 + 5),
+        ("//", ["  /**", "   why", "   */ f();", "g();"], 3 + 3 + 6),
+        ("//", ["/* of another year", "int x;", "int y;"], 15),  # the lines behind it are not among these
+        ("--", ["--[[ a", "so it is", "]]", "x = 1"], 5 + 6 + 2),
+        ("#", ['r"""One', "two", '"""', "x = 3"], 7 + 3 + 3),
         ("--", ["-- why", "select 1 -- c", "x--"], 5 + 3),
     ],
 )

@@ -43,6 +43,7 @@ from tests.stages.monitor.cycles import made
 from tests.stages.world import World
 
 HOUR = 3_600_000
+ALARMS = '{"monitors": {"schema": "rtrl-monitors/1", "alarms": %s}}'
 
 
 class Line(World):
@@ -156,7 +157,9 @@ def test_a_line_state_that_cannot_be_read_may_hold_an_alarm(world: Line) -> None
     assert waiting(world.store.dir, [damaged.digest]) == {damaged.digest}
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"monitors": 3}', None])
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"monitors": 3}', ALARMS % "3", ALARMS % '[{"at": 1}]', None]
+)
 def test_a_line_state_that_cannot_be_read_is_named_by_whoever_asks(
     world: Line, content: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +187,18 @@ def test_a_line_state_that_cannot_be_read_is_named_by_whoever_asks(
     past = DeployStage(override=True, reason="it is damaged", offline=True)
     assert past.resolve(world.workspace, world.store, {"checkpoint": candidate.ref})
     assert waiting(world.store.dir, [torn.digest]) == {torn.digest}
+
+
+def test_a_line_state_whose_disk_does_not_give_it_cannot_be_read(world: Line) -> None:
+    """The alarm in it ended `rtrl status` and gc, which only warn of one that is torn."""
+    world.distilled(world.lived(11, clarified=1.1))
+    lost = world.store.latest("line_state")
+    assert lost is not None
+    spoil(lost.path / "state.json", None)
+    (lost.path / "state.json").mkdir()  # as EIO: an error of the system that is no missing file
+    with pytest.raises(IntegrityError, match=r"state\.json cannot be read"):
+        standing(world.store.dir, "auto")
+    assert waiting(world.store.dir, [lost.digest]) == {lost.digest}
 
 
 def test_a_line_state_that_nobody_needs_keeps_no_alarm_from_being_acknowledged(world: Line) -> None:
@@ -480,3 +495,16 @@ def test_a_watch_goes_on_after_a_look_that_failed(world: Line, posts: tuple[str,
                 assert watch.poll() is None
         finally:
             watch.kill()
+
+
+def test_a_webhook_that_is_tried_often_is_waited_for_minutes_and_not_for_days(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The wait doubled with each try: 20 of them held up a cycle for six days."""
+    waits: list[float] = []
+    monkeypatch.setattr("time.sleep", waits.append)
+    monkeypatch.setattr("stages.posting.post", lambda *_: (503, ""))
+    assert alert.post("http://127.0.0.1:9/x", {}, 1.0, 20) == "http://127.0.0.1 answered 503"
+    assert waits[:5] == [0.5, 1.0, 2.0, 4.0, 8.0]
+    assert len(waits) == 20
+    assert sum(waits) < 300
