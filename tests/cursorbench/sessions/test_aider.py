@@ -184,6 +184,25 @@ def test_a_history_that_lost_its_trailing_blanks(tmp_path: Path) -> None:
     assert found[1].text == "go\non"
 
 
+FAILED = (
+    "> The LLM did not conform to the edit format.  \n"
+    "> # 1 SEARCH/REPLACE block failed to match!\n\n"
+    "## SearchReplaceNoExactMatch: This SEARCH block failed to exactly match lines in b.py\n"
+    "<<<<<<< SEARCH\nold\n=======\nnew\n>>>>>>> REPLACE\n\n"
+    "# The other 1 SEARCH/REPLACE block were applied successfully.\n"
+    "Just reply with fixed versions of the block above that failed to match.  \n"
+)
+
+
+def test_a_commit_behind_blocks_of_which_some_failed(tmp_path: Path) -> None:
+    answer = f"\nSure.\n\n{BLOCK}\n{BLOCK.replace('a.py', 'b.py')}\n> Tokens: 10 sent, 2 received.  \n"
+    text = START + ABOUT + "\n" + typed("do it") + answer + FAILED + "> Commit abcdef1 feat: it  \n"
+    found = items(tmp_path, text + typed("/undo") + "> Removed: abcdef1 feat: it  \n")
+    assert [one.paths for one in found if isinstance(one, Commit)] == [("a.py",)]
+    edits = [(one.path, one.status) for one in found if isinstance(one, Edit)]
+    assert edits == [("b.py", "proposed"), ("a.py", "applied"), ("a.py", "undone")]
+
+
 def test_sessions_of_the_same_second_and_copies(tmp_path: Path) -> None:
     text = START + ABOUT + "\n" + typed("hi") + START + ABOUT + "\n" + typed("hi")
     seen = Seen()
