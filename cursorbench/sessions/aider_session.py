@@ -156,6 +156,8 @@ class Session:
 
     def _startup(self, text: str) -> bool:
         """Whether a message belongs to what Aider says of itself before the first turn."""
+        if said.CALLED.match(text):  # repeats what `--message` sends, which is a person's
+            return True
         if found := said.VERSION.match(text):
             self.start["version"] = found[1]
         elif found := said.FOLDER.match(text):
