@@ -148,6 +148,7 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
     ("continuation", r"@agent (?:Try Again|Switch to Auto(?: \(always\))?|重试)"),
     ("continuation", r'@agent (?:Continue|Pause|Cancel|Enable|Allow|继续|暂停): "[^"\n]{1,200}"'),
     ("continuation", r'@workspace /\w+ [\w ]{1,30}: "[^"\n]{1,200}"'),
+    ("continuation", r"Issue reproduced, please proceed\.?"),  # Cursor's debug mode
     # a slash command as it was typed, with nothing behind it, its output (SpecStory) or its text (Cursor)
     ("command", r"(?:@workspace )?/[a-z][\w-]*"),
     ("command", r"(?:@workspace )?/(?:fix|explain) .*"),  # Copilot's, also sent by its editor's buttons
