@@ -67,6 +67,7 @@ class _Reader:
         self.commits: dict[str, Any] = {}
         self.kind, self.place, self.text = "", Place(str(path)), Text()
         self.blanks: bool | None = None  # whether Aider's lines end with two blanks; None: not known yet
+        self.first = False  # whether the session's first line of Aider's was seen
         self.blank = True  # whether the line before was blank
         self.block = False  # inside SEARCH/REPLACE
         self.gap = 0  # blank lines behind what was typed
@@ -125,7 +126,7 @@ class _Reader:
         while len(self.commits) > _UNDOABLE:
             del self.commits[next(iter(self.commits))]
         self.session = Session(name, said.time_of(time), place, self.commits)
-        self.begun, self.blanks, self.block = True, None, False
+        self.begun, self.blanks, self.first, self.block = True, None, False, False
         if not self.sign and self.path.name.lower() != _NAME:
             self.foreign = "text before the first session, without a sign of Aider"
         self.sign = True
@@ -193,13 +194,17 @@ class _Reader:
         if _trimmed(line) and (first or self.kind == "user"):
             return "user"
         mark = "user" if line.startswith("#### ") else "said" if line.startswith("> ") or line == ">" else ""
-        if not mark:
-            return ""
-        if self.blanks is None and mark == "said":
-            self.blanks = line.endswith("  ")
-        ended = line.endswith("  ")
+        return self._marked(mark, line, ended=line.endswith("  ")) if mark else ""
+
+    def _marked(self, mark: str, line: str, *, ended: bool) -> str:
+        """What a line is that begins as one of the user's or of Aider's does."""
+        if mark == "said" and (ended or self.blanks is None):
+            # the first may be a command line of several lines, which Aider repeats
+            self.blanks, self.first = ended if ended or self.first else None, True
         if self.block and not (said.breaks(line) or (mark == "user" and ended and self.blank)):
             return ""
+        if mark == "said" and self.blanks is None:
+            return "open"
         if not self.blanks:  # the blanks were cut off: only where an answer cannot be meant
             return mark if mark == "user" or self.kind != "answer" or self.blank else ""
         if ended or mark == "user":

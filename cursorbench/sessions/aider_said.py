@@ -9,6 +9,7 @@ from cursorbench.sessions.reading import milliseconds
 
 __all__ = ["REPLACE", "SEARCH"]
 
+CALLED = re.compile(r"^[^\n]*\baider\b[^\n]* (?:--message|--msg|-m)(?=[ =\n]|$)")  # Aider's own command line
 VERSION = re.compile(r"^Aider v(\S+)")
 MODEL = re.compile(r"^(?:Main model|Models?): (\S+)")
 FOLDER = re.compile(r"^Git working dir: (.+)$")

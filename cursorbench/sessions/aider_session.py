@@ -97,7 +97,8 @@ class Session:
             return
         if len(self.said) < _MESSAGES:
             self.said.append(text)
-        if self.failure is not None and not said.APPLIED.match(text) and not said.STOPPED.search(text):
+        ends = said.APPLIED.match(text) or said.COMMIT.match(text) or said.STOPPED.search(text)
+        if self.failure is not None and not ends:
             if len(self.failure) < _MESSAGES:
                 self.failure.append(text)
             return
@@ -113,6 +114,7 @@ class Session:
         elif found := said.UNDONE.match(text):
             yield from self._undo(place, found[1] or found[2])
         elif found := said.COMMIT.match(text):
+            yield from self._fail()  # of an answer of which only some blocks failed
             yield from self._commit(place, found[1], found[2].strip())
         else:
             yield from self._other(place, text)
@@ -154,6 +156,8 @@ class Session:
 
     def _startup(self, text: str) -> bool:
         """Whether a message belongs to what Aider says of itself before the first turn."""
+        if said.CALLED.match(text):  # repeats what `--message` sends, which is a person's
+            return True
         if found := said.VERSION.match(text):
             self.start["version"] = found[1]
         elif found := said.FOLDER.match(text):

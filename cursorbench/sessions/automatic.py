@@ -9,8 +9,8 @@ What a person wrote inside a client's text is told apart in `spoken.py`. Not for
 
 Sources: the sample logs; Copilot CLI's system prompt in them (what is "wrapped in <system_notification> tags"
 is "automated status updates"); transcripts that people published, of Cursor, Copilot in VS Code, Codex,
-Droid, and Claude Code 2.0 to 2.1; microsoft/vscode-copilot-chat (`l10n.t` of its buttons), openai/codex
-(`review_prompts.rs` for one), github/spec-kit (`templates/commands`).
+Droid, the desktop apps of Codex and Claude, and Claude Code 2.0 to 2.1; microsoft/vscode-copilot-chat
+(`l10n.t` of its buttons), openai/codex (`review_prompts.rs` for one), github/spec-kit (`templates/commands`).
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "Implement the plan as specified. To-do's from the plan have already been created.",
         "Implement the following to-dos from the plan (the plan is attached for your reference).",
     ),
-    "sub_agent": ("<subagent_notification>",),
+    "sub_agent": ("<subagent_notification>", "<codex_delegation>"),  # the latter: another thread's agent
 }
 _WHOLES: tuple[tuple[Automatic, str], ...] = (
     ("meta", r"Continue from where you left off\."),  # Claude Code's, where a session that broke off goes on
@@ -122,10 +122,33 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
         r'"task_type":"\w{1,40}"\}',
     ),
     ("meta", r"Unknown skill: [\w:@./-]{1,100}"),  # Claude Code's, of a slash command that there is not
+    ("meta", r"Tool loaded\."),  # Claude Code's, beside the result of its search for tools
+    # Codex's, which its rollouts tell apart by their events and requests do not
+    ("meta", r"<skill>\s*<name>.*</skill>"),
+    ("meta", r"<user_action>\s*<context>.*</user_action>"),
+    ("meta", r"An MCP app initiated this message\. Read the untrusted_input tool output\."),
+    ("meta", r"Warning: The maximum number of unified exec processes you can keep open is [^\n]*"),
+    ("meta", r"Warning: apply_patch was requested via [^\n]* tool instead of exec_command\."),
+    # Codex's app, when the time of what it does again and again has come
+    ("command", r"<heartbeat>\s*<automation_id>.*</heartbeat>"),
+    ("command", r"Automation: [^\n]{1,500}\nAutomation ID: [\w.:-]{1,200}\r?\nAutomation memory: .*"),
+    (  # Claude's desktop app, of itself, where a session broke off; and Claude Code's, of a limit
+        "continuation",
+        r"(?:I hit my usage limit while you were working, but it has reset now"
+        r"|(?:The app was quit|My computer went to sleep|The context window filled up"
+        r"|Claude Code was restarted on the remote host) while you were working)"
+        r"\. Please continue from where you left off\.",
+    ),
+    (
+        "continuation",
+        r"Your claude\.ai usage limit has reset\. Continue the task you were working on when the limit was "
+        r"reached; do not repeat work that is already complete\.",
+    ),
     # buttons of Copilot in VS Code: after an error, and under a question of the client
     ("continuation", r"@agent (?:Try Again|Switch to Auto(?: \(always\))?|重试)"),
     ("continuation", r'@agent (?:Continue|Pause|Cancel|Enable|Allow|继续|暂停): "[^"\n]{1,200}"'),
     ("continuation", r'@workspace /\w+ [\w ]{1,30}: "[^"\n]{1,200}"'),
+    ("continuation", r"Issue reproduced, please proceed\.?"),  # Cursor's debug mode
     # a slash command as it was typed, with nothing behind it, its output (SpecStory) or its text (Cursor)
     ("command", r"(?:@workspace )?/[a-z][\w-]*"),
     ("command", r"(?:@workspace )?/(?:fix|explain) .*"),  # Copilot's, also sent by its editor's buttons
@@ -161,7 +184,7 @@ _REASON = {text: reason for reason, texts in _BEGINNINGS.items() for text in tex
 _ANY = re.compile("|".join(re.escape(text) for text in _REASON))
 _WHOLE = tuple((reason, re.compile(text, re.DOTALL)) for reason, text in _WHOLES)
 _FIRST = frozenset(text[0] for text in _REASON)
-_FIRST_OF_WHOLES = frozenset("CF[<@/IT#{UR")
+_FIRST_OF_WHOLES = frozenset("ACF[<@/IMTWY#{UR")
 # what clients put before a person's own words, in the same text or in one of its own
 _CONTEXT = (
     "system-reminder|system_reminder|environment_context|user_instructions"

@@ -8,7 +8,7 @@ from typing import Any
 
 from cursorbench.sessions import codex_told as told
 from cursorbench.sessions.calls import Arguments, Change, Open, arguments_of, edits, json_text, remember
-from cursorbench.sessions.items import Outcome, Place, Quarantined, Read, Status, ToolEnd, ToolUse
+from cursorbench.sessions.items import Outcome, Place, Quarantined, Read, Status, ToolEnd, ToolUse, UserTurn
 from cursorbench.sessions.reading import table_of, text_of
 
 _KINDS = """
@@ -75,6 +75,10 @@ class Calls:
             yield Quarantined(where["place"], f"{kind} without an output")
             return
         text, outcome = told.ending(item.get("output"))
+        if not call and kind == "function_call_output":  # 0.155: put in from outside, by another thread, say
+            one = text_of(item.get("id"))
+            yield UserTurn(**where, id=one, text=text, automatic=told.automatic([text]) or "meta")
+            return
         before = self._outcomes.pop(call, None)
         outcome = before or outcome if outcome == "ok" else outcome
         self._running.pop(call, None)

@@ -16,8 +16,8 @@ from cursorbench.sessions.reading import list_of, table_of, text_of
 
 _BARE_ITEMS = KINDS | {"message", "reasoning"}
 _QUIET = """
-    CollabAgentToolCall ContextCompaction EnteredReviewMode ExitedReviewMode Extension HookPrompt
-    ImageGeneration ImageView Plan Reasoning Sleep SubAgentActivity WebSearch
+    CollabAgentToolCall ContextCompaction EnteredReviewMode ExitedReviewMode Extension FunctionCallOutput
+    HookPrompt ImageGeneration ImageView Plan Reasoning Sleep SubAgentActivity WebSearch
 """
 _PASSED_OVER = frozenset(_QUIET.split())  # nothing in them that is no response item of its own
 

@@ -1,6 +1,7 @@
 """What single fields of Copilot's events tell: who wrote a message, how a call ended, who decided.
 
-The names are those of `session-events.ts` in github/copilot-sdk.
+The names are those of `session-events.ts` in github/copilot-sdk, and of events that are in logs of 1.0.86 to
+1.0.92 only: the runtime's trace of its calls (`model.*`), which repeats what other events say.
 """
 
 from __future__ import annotations
@@ -12,32 +13,46 @@ from cursorbench.sessions.items import Automatic, Outcome
 from cursorbench.sessions.reading import list_of, table_of, text_of
 
 _IGNORED = """
-    agent.interrupted assistant.idle assistant.intent assistant.message_delta assistant.message_start
-    assistant.reasoning_delta assistant.server_tool_progress assistant.streaming_delta
-    assistant.tool_call_delta assistant.turn_end assistant.turn_retry assistant.turn_start assistant.usage
-    auto_mode_switch.completed auto_mode_switch.requested capabilities.changed command.completed
-    command.execute command.queued commands.changed elicitation.completed elicitation.requested
-    exit_plan_mode.requested external_tool.completed factory.run_settled factory.run_started
-    factory.run_updated hook.end hook.progress hook.start mcp.headers_refresh_completed
-    mcp.headers_refresh_required mcp.oauth_completed mcp.oauth_required mcp.prompts.list_changed
-    mcp.resources.list_changed mcp.tools.list_changed mcp_app.tool_call_complete model.call_failure
-    model.call_start pending_messages.modified sampling.completed sampling.requested sandbox.decision
-    session.auto_mode_resolved session.autopilot_objective_changed session.background_tasks_changed
-    session.binary_asset session.canvas.closed session.canvas.opened session.canvas.recorded
-    session.canvas.registry_changed session.canvas.removed session.canvas.unavailable
-    session.compaction_start session.context_changed session.context_cleared session.custom_agents_updated
+    agent.interrupted assistant.fusion_phase_activity assistant.fusion_phase_completed
+    assistant.fusion_phase_failed assistant.fusion_phase_started assistant.idle assistant.intent
+    assistant.message_delta assistant.message_start assistant.reasoning_delta
+    assistant.server_tool_progress assistant.streaming_delta assistant.tool_call_delta assistant.turn_end
+    assistant.turn_retry assistant.turn_start assistant.usage auto_mode_switch.completed
+    auto_mode_switch.requested capabilities.changed command.completed command.execute command.queued
+    commands.changed elicitation.completed elicitation.requested exit_plan_mode.requested
+    external_tool.completed factory.run_settled factory.run_started factory.run_updated hook.end
+    hook.progress hook.start mcp.headers_refresh_completed mcp.headers_refresh_required
+    mcp.oauth_completed mcp.oauth_required mcp.prompts.list_changed mcp.resources.list_changed
+    mcp.tools.list_changed mcp_app.tool_call_complete model.call_failure model.call_finished
+    model.call_start model.captured_assignment_context model.message model.messages_snapshot
+    model.model_call_failure model.model_call_started model.model_call_success model.response
+    model.tool_execution model.turn_ended model.turn_failed model.turn_started pending_messages.modified
+    permission.assentDetected permission.carriedForward permission.contextualAuthorization
+    permission.messageAuthorization permission.messageAuthorizationDegraded
+    permission.messageAuthorizationRead sampling.completed sampling.requested sandbox.decision
+    session.auto_mode_resolved session.auto_tier_recommendation session.auto_tier_switch_failed
+    session.autopilot_objective_changed session.background_tasks_changed session.binary_asset
+    session.canvas.closed session.canvas.opened session.canvas.recorded session.canvas.registry_changed
+    session.canvas.removed session.canvas.unavailable session.compaction_start session.completion_receipt
+    session.context_changed session.context_cleared session.custom_agents_updated
     session.custom_notification session.error session.extensions.attachments_pushed
-    session.extensions_loaded session.handoff session.idle session.import_legacy session.info
-    session.managed_settings_enforced session.managed_settings_resolved session.mcp_server_status_changed
-    session.mcp_servers_loaded session.mode_changed session.permissions_changed session.plan_changed
-    session.remote_steerable_changed session.schedule_cancelled session.schedule_created
-    session.schedule_rearmed session.session_limits_changed session.shutdown session.skills_loaded
-    session.task_complete session.title_changed session.todos_changed session.tools_updated
-    session.truncation session.usage_checkpoint session.usage_info session.warning
-    session.workspace_file_changed session_limits_exhausted.completed session_limits_exhausted.requested
-    skill.invoked subagent.completed subagent.deselected subagent.failed subagent.selected subagent.started
-    system.message tool.execution_partial_result tool.execution_progress tool_search.activated
-    ui.ephemeral_query user_input.completed user_input.requested
+    session.extensions_loaded session.fusion_change_checkpoint session.fusion_commit_started
+    session.fusion_completed session.fusion_handoff session.fusion_resolved session.fusion_route_failed
+    session.fusion_route_started session.handoff session.idle session.import_legacy session.indexed_search
+    session.info session.managed_settings_enforced session.managed_settings_resolved
+    session.mcp_server_added session.mcp_server_needs_reconnect session.mcp_server_removed
+    session.mcp_server_status_changed session.mcp_servers_loaded session.mode_changed
+    session.mode_notice_delivered session.model_deselected session.permission_recovery
+    session.permissions_changed session.plan_changed session.remote_steerable_changed session.retained
+    session.schedule_cancelled session.schedule_created session.schedule_rearmed
+    session.session_limits_changed session.shutdown session.skills_loaded session.task_complete
+    session.title_changed session.todos_changed session.tools_updated session.truncation
+    session.usage_checkpoint session.usage_info session.warning session.workspace_file_changed
+    session_limits_exhausted.completed session_limits_exhausted.requested skill.context_delivered
+    skill.context_delivered_ref skill.invoked skill.invoked_ref subagent.completed subagent.configured
+    subagent.deselected subagent.failed subagent.selected subagent.started system.message
+    tool.execution_partial_result tool.execution_progress tool_search.activated ui.ephemeral_query
+    user_input.completed user_input.requested
 """
 IGNORED = frozenset(_IGNORED.split())  # known to exist, and nothing in them that is an item
 
@@ -66,8 +81,8 @@ def automatic(message: dict[str, Any]) -> Automatic:
         return "sub_agent"
     if source.startswith("command") or message.get("agentMode") == "shell":
         return "command"
-    if source not in ("", "user", "human"):
-        return "meta"
+    if source not in ("", "user", "human") or table_of(message.get("crossSession")):
+        return "meta"  # the latter: another session sent it
     return ""
 
 

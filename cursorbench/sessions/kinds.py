@@ -6,7 +6,8 @@ An adapter is a module of this folder with
     recognises(path: Path, head: bytes) -> bool            from the name and the first lines
     read(path: Path, seen: Seen) -> Iterator[Read]         the file's items, in its order
 
-and is listed in `ADAPTERS`; more specific formats come first.
+and is listed in `ADAPTERS`; more specific formats come first. Those of text are known by how a file begins,
+those of JSON lines by a line of its beginning, which a text may quote: texts come before them.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from cursorbench.sessions.records import first_objects
 from cursorbench.sessions.seen import Seen
 
 ADAPTERS = (
+    "entire",
+    "specstory",
+    "aider",
     "claude_code",
     "codex",
     "copilot_cli",
     "opencode",
-    "entire",
-    "specstory",
-    "aider",
     "git_ai",
     "agent_trace",
     "continue_dev",

@@ -21,7 +21,8 @@ _SUMMARY_PATH = re.compile(
     r"(?:Edit file|Apply patch for|Create file|Delete file): ?(.+)$|Apply patch for (.+)$"
 )
 _SUMMARY_TICKS = re.compile(r"\*\* (?:• )?`([^`]+)`$")
-_BODY_PATH = re.compile(r"^(?:Path|File|Edit file): `?([^`]+)`?$")
+_BODY_PATH = re.compile(r"^(?:(?:Path|File|Edit file): `?|- filePath: `)([^`]+)`?$")
+_PATHS = re.compile(r"\bfilePath:(\S+)")  # of several replacements, which stand in one block
 _SECTION = re.compile(r"^\*\*(?:Add|Update|Delete|Move|Modify|Create|Rename)[a-z ]*: `([^`]+)`\*\*$")
 _RESULT_PATH = re.compile(
     r"^(?:The file (.+?) has been (?:updated|created)|File created successfully at: (.+?)(?: \(|$))"
@@ -39,8 +40,17 @@ _FAILED = re.compile(
 _CANCELLED = re.compile(r"^aborted by user|^\[Request interrupted by user", re.MULTILINE)
 _COMMITTED = re.compile(r"^\[[^\]\n]* ([0-9a-f]{7,40})\] (.*)$", re.MULTILINE)
 _WRITERS = re.compile(r"edit|write|replace|patch|create_?file|delete_?file|insert", re.IGNORECASE)
+_NO_FILE = re.compile(r"todo|checklist|stdin|bash|shell|terminal", re.IGNORECASE)
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|#39|#x27);")
 _BARE = re.compile(r"[<>]|&(?!(?:lt|gt|amp|quot|#39|#x27);)")
+_BESIDE = (
+    "Output:",
+    "Result:",
+    "**Result",
+    "Parameters:",
+    "Additional data:",
+)  # blocks that are none of a file
+_PARAMETER = re.compile(r'^  "(?:file_path|filePath)": ("(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])+")', re.MULTILINE)
 _HUNK = re.compile(r"^@@ -(\d+),\w+ \+(\d+),\w+ @@")
 
 
@@ -75,8 +85,10 @@ def name_of(summary: str) -> str:
 
 
 def writes(call: Call) -> bool:
-    """Whether the tool changes files."""
-    return call.type == "write" or (call.type in ("", "unknown") and bool(_WRITERS.search(call.name)))
+    """Whether the tool changes files: by its type, or its name where the type says nothing of that."""
+    if call.type not in ("", "unknown", "generic"):
+        return call.type == "write"
+    return bool(_WRITERS.search(call.name)) and not _NO_FILE.search(call.name)
 
 
 def unescaped(text: str) -> str:
@@ -196,14 +208,19 @@ def _edits(call: Call, blocks: list[Block], text: str, outcome: Outcome) -> Iter
         yield Edit(path=path, diff="\n".join(map(diff_of, diffs)) if diffs else None, **own)
     if sections:
         return
-    path = _path(call, blocks, text)
-    inputs = [b for b in blocks if not b.before.startswith(("Output:", "Result:", "**Result"))]
+    path, told = _path(call, blocks, text), {block.before: block for block in blocks}
+    inputs = [b for b in blocks if not (b.before.startswith(_BESIDE) or _RESULT_PATH.match(b.text))]
     diffs = [diff_of(block.text) for block in inputs if block.info == "diff"]
     if diffs and any(re.match(r"[-+@]", line) for line in "\n".join(diffs).split("\n")):
         yield Edit(path=path, diff="\n".join(diffs), **own)
+    elif "- oldString:" in told and "- newString:" in told:
+        yield Edit(path=path, before=told["- oldString:"].text, after=told["- newString:"].text, **own)
+    elif "- replacements:" in told:
+        for each in dict.fromkeys(_PATHS.findall(told["- replacements:"].text)):
+            yield Edit(path=each, **own)
     elif shown := [b for b in inputs if b.info != "text" and not b.text.startswith("<tool_use_error>")]:
         yield Edit(path=path, after=unescaped(shown[0].text), **own)
-    elif path:
+    elif path or "Additional data:" in told:
         yield Edit(path=path, **own)
 
 
@@ -214,11 +231,20 @@ def _path(call: Call, blocks: list[Block], text: str) -> str:
     for line in text.split("\n"):
         if found := _BODY_PATH.match(line.strip()):
             return found[1]
+    if shown := _shown_path(blocks):
+        return shown
+    if found := re.match(r"^`([^`]+)`", text.strip()):
+        return found[1]
+    return ""
+
+
+def _shown_path(blocks: list[Block]) -> str:
+    """The file that a code block names: a call's parameters, a diff's head, what the tool says."""
     for block in reversed(blocks):
+        if block.before == "Parameters:" and (found := _PARAMETER.search(block.text)):
+            return str(msgspec.json.decode(found[1]))
         if found := re.search(r"^\+\+\+ (\S.*)$", block.text, re.MULTILINE) if block.info == "diff" else None:
             return found[1]
         if found := _RESULT_PATH.match(block.text):
             return found[1] or found[2]
-    if found := re.match(r"^`([^`]+)`", text.strip()):
-        return found[1]
     return ""

@@ -184,6 +184,41 @@ def test_a_history_that_lost_its_trailing_blanks(tmp_path: Path) -> None:
     assert found[1].text == "go\non"
 
 
+FAILED = (
+    "> The LLM did not conform to the edit format.  \n"
+    "> # 1 SEARCH/REPLACE block failed to match!\n\n"
+    "## SearchReplaceNoExactMatch: This SEARCH block failed to exactly match lines in b.py\n"
+    "<<<<<<< SEARCH\nold\n=======\nnew\n>>>>>>> REPLACE\n\n"
+    "# The other 1 SEARCH/REPLACE block were applied successfully.\n"
+    "Just reply with fixed versions of the block above that failed to match.  \n"
+)
+
+
+def test_a_commit_behind_blocks_of_which_some_failed(tmp_path: Path) -> None:
+    answer = f"\nSure.\n\n{BLOCK}\n{BLOCK.replace('a.py', 'b.py')}\n> Tokens: 10 sent, 2 received.  \n"
+    text = START + ABOUT + "\n" + typed("do it") + answer + FAILED + "> Commit abcdef1 feat: it  \n"
+    found = items(tmp_path, text + typed("/undo") + "> Removed: abcdef1 feat: it  \n")
+    assert [one.paths for one in found if isinstance(one, Commit)] == [("a.py",)]
+    edits = [(one.path, one.status) for one in found if isinstance(one, Edit)]
+    assert edits == [("b.py", "proposed"), ("a.py", "applied"), ("a.py", "undone")]
+
+
+def test_a_command_line_of_several_lines_is_no_answer(tmp_path: Path) -> None:
+    """A script's `--message`: the first line of Aider's has no two blanks at its end, all others have."""
+    called = "> /usr/bin/aider --yes --message do it\nwell\nand soon  \n"
+    answer = f"\nSure.\n\n{BLOCK.replace('a.py', 'b.py')}\n> Tokens: 10 sent, 2 received.  \n"
+    found = items(tmp_path, START + called + ABOUT + "\n" + typed("do it\nwell\nand soon") + answer + FAILED)
+    assert [one.text for one in found if isinstance(one, AgentTurn)] == [
+        answer.partition("> Tokens")[0].strip()
+    ]
+    asked = [(one.text, one.automatic) for one in found if isinstance(one, UserTurn)]
+    assert asked == [("do it\nwell\nand soon", "")]
+    assert [(one.outcome, one.text) for one in found if isinstance(one, ToolEnd)] == [
+        ("error", "no exact match in b.py")
+    ]
+    assert not [one for one in found if isinstance(one, ToolUse) and one.invalid]
+
+
 def test_sessions_of_the_same_second_and_copies(tmp_path: Path) -> None:
     text = START + ABOUT + "\n" + typed("hi") + START + ABOUT + "\n" + typed("hi")
     seen = Seen()

@@ -27,6 +27,7 @@ SUM_UP = "Your task is to create a detailed summary of"
 SO_FAR = f"{SUM_UP} the conversation so far, paying close attention to the user's explicit requests"
 TEXT_ONLY = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools."
 CHECKPOINT = "You are performing a CONTEXT CHECKPOINT COMPACTION."
+RESUME = "Please continue from where you left off."
 PROMPT = "Provide a detailed prompt for continuing our conversation above."
 NOTICES = [
     FINISHED,
@@ -54,6 +55,13 @@ NOTICES = [
     '{"task_id":"b1","description":"Bake","task_type":"local_agent"}',
     "Unknown skill: plugin:bake-it",
     '<cross-session-message from="oven">hot</cross-session-message>',
+    "Tool loaded.",
+    # Codex's, which only its rollouts tell by their events
+    "<skill>\n<name>bake</name>\n<path>/w/SKILL.md</path>\n# Bake\n</skill>",
+    "<user_action>\n  <context>User initiated a review.</context>\n  <action>review</action>\n</user_action>",
+    "An MCP app initiated this message. Read the untrusted_input tool output.",
+    "Warning: The maximum number of unified exec processes you can keep open is 60 and you have 61 open.",
+    "Warning: apply_patch was requested via exec_command. Use the apply_patch tool instead of exec_command.",
     # what clients ask to sum up a conversation that has grown too long
     f"{SO_FAR} and your previous actions.",
     f"{SUM_UP} this conversation. This summary will be placed at the start of a continuing session; more.",
@@ -80,11 +88,34 @@ def test_notices_are_no_persons(text: str) -> None:
         ("<user-memory-input>use tabs</user-memory-input>", "command"),
         ("<<autonomous-loop-dynamic>>", "command"),
         ('<scheduled-task name="bread">bake it</scheduled-task>', "command"),
+        (
+            "<heartbeat>\n  <automation_id>watch-oven</automation_id>\n"
+            "  <instructions>\nLook at the oven.\n  </instructions>\n</heartbeat>\n",
+            "command",
+        ),
+        (
+            "Automation: Bread\nAutomation ID: bread-1\n"
+            "Automation memory: $CODEX_HOME/automations/bread-1/memory.md\nLast run: never\n\nBake it.",
+            "command",
+        ),
+        (
+            "<codex_delegation>\n  <source_thread_id>t1</source_thread_id>\n"
+            "  <input>Bake it.</input>\n</codex_delegation>",
+            "sub_agent",
+        ),
+        (f"I hit my usage limit while you were working, but it has reset now. {RESUME}", "continuation"),
+        (f"The app was quit while you were working. {RESUME}", "continuation"),
+        (
+            "Your claude.ai usage limit has reset. Continue the task you were working on when the limit was "
+            "reached; do not repeat work that is already complete.",
+            "continuation",
+        ),
         ("Implement the following plan:\n1.", "plan"),
         ("This session is being continued from a previous conversation that ran", "continuation"),
         ("@agent Try Again", "continuation"),
         ('@agent Continue: "Continue to iterate?"', "continuation"),
         ('@agent 继续: "是否继续迭代？"', "continuation"),
+        ("Issue reproduced, please proceed.", "continuation"),
         ("Implement the plan.", "plan"),
         ("Implement the plan as specified, it is attached for your reference. Do NOT edit it.", "plan"),
         (f"{FIX}How can I resolve this? If you propose a fix, please make it concise.", "command"),
@@ -146,6 +177,14 @@ def test_what_asks_for_something_is_no_notice(text: str, why: str) -> None:
         '{"task_id":"b1","description":"Bake","task_type":"local_bash"} what is this?',
         '{"task_id":"b1","description":"Bake"}',
         "Unknown skill: bake. Why?",
+        "Tool loaded. And now?",
+        "Issue reproduced, please proceed. It is the left oven.",
+        "<skill>bake</skill> what is this tag?",
+        "<heartbeat> is printed twice",
+        "Automation: can you bake every night?",
+        "The app was quit while you were working. Bake the cake first.",
+        "Warning: The maximum number of unified exec processes you can keep open is 60\nwhat does this mean?",
+        'what does "<codex_delegation>" do?',
         "[Image: original] why is this so small?",
         "<ci-monitor-event>failed</ci-monitor-event> what is this?",
         "<bake-event>a</bake-event> and <bake-event>b</bake-event>",

@@ -239,6 +239,22 @@ def test_lines_and_items_of_no_known_type(path: Path) -> None:
     assert reasons == ["unknown_type:item_completed"] * 2
 
 
+def test_what_is_put_into_a_thread_from_outside_is_no_tools_result(path: Path) -> None:
+    task = (
+        "<codex_delegation>\n<source_thread_id>t</source_thread_id>\n<input>bake</input></codex_delegation>"
+    )
+    told = {"name": "create_thread", "namespace": "codex_app"}
+    found = read(
+        path,
+        META,
+        item("function_call_output", 1, id="fco_1", output=task, **told),
+        done("FunctionCallOutput", 2, id="fco_1", output=task, **told),
+        item("function_call_output", 3, id="fco_2", output="the oven is hot", name="oven"),
+        done("FunctionCallOutput", 4, id="fco_2", output="the oven is hot", name="oven"),
+    )
+    assert brief(found)[1:] == [("user", task, "sub_agent"), ("user", "the oven is hot", "meta")]
+
+
 def test_a_thread_of_several_files_is_named_by_its_own_id(tmp_path: Path) -> None:
     path = tmp_path / f"rollout-2026-01-02T03-04-05-{SESSION}_{PARENT}.jsonl"
     found = read(path, said("user", "hello", 1), asked("hello", 2))
