@@ -60,16 +60,26 @@ class Telemetry:
             self._metrics.received("otel", "passed_over", sum(len(one.lines) for one in resources))
             return otlp_http.answer(signal, media, 0, "")
         total = Taken()
+        for whose, lines in self._shared_out(resources, who, total).items():
+            taken = await self._intake.take("otel", key_id, whose, lines)
+            total.rejected += taken.rejected
+        return otlp_http.answer(signal, media, total.rejected.total(), total.message)
+
+    def _shared_out(
+        self, resources: list[otlp_http.Records], who: Who, total: Taken
+    ) -> dict[Who, list[bytes | None]]:
+        """The records by whose they are, each person's to be written at once: who forwards for many sends
+        thousands of resources. Adds to `total` what cannot be anybody's."""
+        found: dict[Who, list[bytes | None]] = {}
         for resource in resources:
             try:
                 whose = attribute_resource(resource.said, who)
             except ApiError as error:  # of this resource alone: exporters do not send a refused batch again
                 total.rejected[error.message] += len(resource.lines)
                 self._metrics.received("otel", "rejected", len(resource.lines))
-                continue
-            taken = await self._intake.take("otel", key_id, whose, resource.lines)
-            total.rejected += taken.rejected
-        return otlp_http.answer(signal, media, total.rejected.total(), total.message)
+            else:
+                found.setdefault(whose, []).extend(resource.lines)
+        return found
 
     async def continue_data(self, exchange: Exchange) -> None:
         """`POST /v1/continue/data`: one event in Continue's envelope, or a list of such."""

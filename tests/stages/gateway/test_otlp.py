@@ -22,6 +22,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from stages.gateway import otlp_http, telemetry
 from stages.gateway.errors import ApiError
+from stages.inbox.writer import Received
 from tests.stages.gateway.rig import Rig
 from tests.stages.gateway.spans import attribute, chat, claude, logs, traces
 from tests.stages.gateway.test_received import kept
@@ -145,6 +146,27 @@ async def test_what_one_resource_says_wrongly_costs_only_its_own_records(
     assert partial["errorMessage"].startswith(f"2 {name} ")
     assert [user for _, user in kept(rig)] == ["ada"]
     assert b'rtrl_received_total{kind="otel",status="rejected"} 2.0' in rig.gateway.metrics.text()
+
+
+async def test_a_persons_resources_are_written_together(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waited for the disk: 8000 took 11 s, in which exporters give up and send again."""
+    written: list[tuple[str, int]] = []
+    append = rig.inbox.append
+
+    def appended(batches: list[Received]) -> None:
+        written.extend((one.user, len(one.lines)) for one in batches)
+        append(batches)
+
+    monkeypatch.setattr(rig.inbox, "append", appended)
+    people = [("ada", False), ("ben", False), ("ada", True), ("ada", False)]
+    spans = [
+        traces(chat("x", str(n)), rtrl__user=p, rtrl__no_train=no) for n, (p, no) in enumerate(people * 9)
+    ]
+    answer = await rig.http.post(
+        "/v1/traces", json={"resourceSpans": [one["resourceSpans"][0] for one in spans]}
+    )
+    assert (answer.json(), written) == ({}, [("ada", 18), ("ben", 9)])
+    assert {user: len(lines) for (_, user), lines in kept(rig).items()} == {"ada": 18, "ben": 9}
 
 
 async def test_a_refused_key_is_told_in_the_encoding_of_the_request(rig: Rig) -> None:
