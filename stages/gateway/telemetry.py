@@ -41,6 +41,7 @@ class Telemetry:
     def __init__(self, config: GatewayConfig, intake: Intake, metrics: Metrics, identify: Identify) -> None:
         self._config, self._intake, self._metrics = config, intake, metrics
         self._identify = identify
+        self._unpacking = asyncio.Lock()  # an export may take a gigabyte for a while, and threads are shared
 
     async def otlp(self, signal: otlp_http.Signal, exchange: Exchange) -> None:
         """`POST /v1/traces`, `/v1/logs`, `/v1/metrics`. Raises ApiError."""
@@ -54,7 +55,8 @@ class Telemetry:
         body = await read_body(exchange.scope, exchange.receive, limit)
         who = self._who(exchange, key_id)
         encoding = header(exchange.scope, b"content-encoding")
-        resources = await asyncio.to_thread(_resources, signal, media, body, encoding, limit)
+        async with self._unpacking:
+            resources = await asyncio.to_thread(_resources, signal, media, body, encoding, limit)
         exchange.receive.hold(sum(len(line or b"") for one in resources for line in one.lines))
         if signal is otlp_http.METRICS:  # sums and counts: no session can be told from them
             self._metrics.received("otel", "passed_over", sum(len(one.lines) for one in resources))

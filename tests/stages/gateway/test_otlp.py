@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import mmap
+import time
 import tracemalloc
 import zlib
 from pathlib import Path
@@ -162,6 +163,25 @@ def test_a_short_record_takes_little_memory() -> None:
 def resident() -> int:
     """Bytes of memory that this process takes."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * mmap.PAGESIZE
+
+
+async def test_exports_are_unpacked_one_at_a_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may take sixty times its length: eight of 3 kB, unpacked to 3 MB, took 1.5 GB together."""
+    at_work, most = 0, 0
+    resources = telemetry._resources
+
+    def counted(*given: Any) -> list[otlp_http.Records]:
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        time.sleep(0.02)
+        at_work -= 1
+        return resources(*given)
+
+    monkeypatch.setattr(telemetry, "_resources", counted)
+    exports = [rig.http.post("/v1/traces", json=traces(chat("x", str(n)))) for n in range(5)]
+    assert [answer.json() for answer in await asyncio.gather(*exports)] == [{}] * 5
+    assert most == 1
 
 
 async def test_a_persons_resources_are_written_together(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
