@@ -157,8 +157,7 @@ def sides_of_diff(diff: str) -> tuple[str, str]:
     lines = [line.removesuffix("\r") for line in diff.removesuffix("\n").split("\n")]
     named = [line[:4] for line in lines[:2]] == ["--- ", "+++ "]
     body = list(_diff_body(lines)) if _HUNK_HEADER.search(diff) else lines[2 * named :]
-    before = [line[1:] for line in body if not line.startswith(("+", "\\"))]
-    after = [line[1:] for line in body if not line.startswith(("-", "\\"))]
+    before, after = ([one[1:] for one in body if not one.startswith((sign, "\\"))] for sign in "+-")
     return "\n".join(before), "\n".join(after)
 
 
@@ -285,8 +284,7 @@ def _occurrences(block: Sequence[str], text: str) -> int:
     found = 0
     while at >= 0:
         found += 1
-        goes_on = text.startswith(again, at + len(sought))
-        at = at + len(again) if goes_on else text.find(sought, at + 1)
+        at = at + len(again) if text.startswith(again, at + len(sought)) else text.find(sought, at + 1)
     return found
 
 
