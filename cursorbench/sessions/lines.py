@@ -150,14 +150,13 @@ def _beyond(lines: Sequence[str], others: Sequence[str]) -> list[str]:
 def sides_of_diff(diff: str) -> tuple[str, str]:
     """The text before and after of a unified diff's hunks, for clients that send a diff and no files.
 
-    Only the hunks are known, so a line that also stands elsewhere in the file is miscounted. A diff
-    without `@@` headers is read as the body of one hunk. Only a newline ends a line of a diff: one of code
-    may have a form feed or another of Python's line ends in it, and the diff counts it as one.
+    Only the hunks are known: a line that stands elsewhere in the file, too, is miscounted. Without numbers
+    behind `@@` it is one hunk's body, behind the names of its file. Only a newline ends a line of a diff.
     """
     lines = [line.removesuffix("\r") for line in diff.removesuffix("\n").split("\n")]
-    body = list(_diff_body(lines)) if _HUNK_HEADER.search(diff) else lines
-    before = [line[1:] for line in body if not line.startswith(("+", "\\"))]
-    after = [line[1:] for line in body if not line.startswith(("-", "\\"))]
+    named = [line[:4] for line in lines[:2]] == ["--- ", "+++ "]
+    body = list(_diff_body(lines)) if _HUNK_HEADER.search(diff) else lines[2 * named :]
+    before, after = ([one[1:] for one in body if not one.startswith((sign, "\\"))] for sign in "+-")
     return "\n".join(before), "\n".join(after)
 
 
@@ -283,8 +282,7 @@ def _occurrences(block: Sequence[str], text: str) -> int:
     found = 0
     while at >= 0:
         found += 1
-        goes_on = text.startswith(again, at + len(sought))
-        at = at + len(again) if goes_on else text.find(sought, at + 1)
+        at = at + len(again) if text.startswith(again, at + len(sought)) else text.find(sought, at + 1)
     return found
 
 

@@ -223,9 +223,12 @@ def _messages(signal: Signal) -> tuple[Any, Any]:
 
 
 def _line(one: dict[str, Any]) -> bytes | None:
-    """As one line; None when it is nested deeper than JSON is written here."""
+    """As one line; None when it is nested deeper than JSON is written here.
+
+    A copy: orjson writes into a kilobyte at least and cuts it, and malloc gives nobody else what was cut off.
+    """
     try:
-        return orjson.dumps(one)
+        return bytes(memoryview(orjson.dumps(one)))
     except (orjson.JSONEncodeError, RecursionError):
         return None
 

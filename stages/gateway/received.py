@@ -207,16 +207,15 @@ class Intake:
         ours = owners or (not any(answers) and sessions == known)
         if ours or (events and not any(isinstance(item, _OURS) for item in items)):
             found.taken.known += not events
-        elif any(self._is_plain(item) for item in items):
+        elif any(self._is_plain(item, key_id, user) for item in items):
             found.taken.not_written += not events
         else:
             found.kept.append(line)
 
-    def _is_plain(self, item: Item) -> bool:
+    def _is_plain(self, item: Item, key_id: str, user: str) -> bool:
         """Whether it is feedback of a no-train answer: a demonstration is what that should have been."""
-        if not isinstance(item, said.Feedback) or not is_id(item.target):
-            return False
-        owner = self._spool.owner(item.target)
+        generation = self._about(item, key_id, user) if isinstance(item, said.Feedback) else ""
+        owner = self._spool.owner(generation) if generation else None
         return owner is not None and owner.plain
 
     def _owner(self, generation_id: str) -> str:

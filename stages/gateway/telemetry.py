@@ -41,6 +41,7 @@ class Telemetry:
     def __init__(self, config: GatewayConfig, intake: Intake, metrics: Metrics, identify: Identify) -> None:
         self._config, self._intake, self._metrics = config, intake, metrics
         self._identify = identify
+        self._unpacking = asyncio.Lock()  # an export may take a gigabyte for a while, and threads are shared
 
     async def otlp(self, signal: otlp_http.Signal, exchange: Exchange) -> None:
         """`POST /v1/traces`, `/v1/logs`, `/v1/metrics`. Raises ApiError."""
@@ -54,22 +55,33 @@ class Telemetry:
         body = await read_body(exchange.scope, exchange.receive, limit)
         who = self._who(exchange, key_id)
         encoding = header(exchange.scope, b"content-encoding")
-        resources = await asyncio.to_thread(_resources, signal, media, body, encoding, limit)
+        async with self._unpacking:
+            resources = await asyncio.to_thread(_resources, signal, media, body, encoding, limit)
         exchange.receive.hold(sum(len(line or b"") for one in resources for line in one.lines))
         if signal is otlp_http.METRICS:  # sums and counts: no session can be told from them
             self._metrics.received("otel", "passed_over", sum(len(one.lines) for one in resources))
             return otlp_http.answer(signal, media, 0, "")
         total = Taken()
+        for whose, lines in self._shared_out(resources, who, total).items():
+            taken = await self._intake.take("otel", key_id, whose, lines)
+            total.rejected += taken.rejected
+        return otlp_http.answer(signal, media, total.rejected.total(), total.message)
+
+    def _shared_out(
+        self, resources: list[otlp_http.Records], who: Who, total: Taken
+    ) -> dict[Who, list[bytes | None]]:
+        """The records by whose they are, each person's to be written at once: who forwards for many sends
+        thousands of resources. Adds to `total` what cannot be anybody's."""
+        found: dict[Who, list[bytes | None]] = {}
         for resource in resources:
             try:
                 whose = attribute_resource(resource.said, who)
             except ApiError as error:  # of this resource alone: exporters do not send a refused batch again
                 total.rejected[error.message] += len(resource.lines)
                 self._metrics.received("otel", "rejected", len(resource.lines))
-                continue
-            taken = await self._intake.take("otel", key_id, whose, resource.lines)
-            total.rejected += taken.rejected
-        return otlp_http.answer(signal, media, total.rejected.total(), total.message)
+            else:
+                found.setdefault(whose, []).extend(resource.lines)
+        return found
 
     async def continue_data(self, exchange: Exchange) -> None:
         """`POST /v1/continue/data`: one event in Continue's envelope, or a list of such."""

@@ -152,6 +152,17 @@ def test_sides_of_a_bare_diff() -> None:
     assert sides_of_diff(" same\n-old\n+new") == ("same\nold", "same\nnew")
 
 
+@pytest.mark.parametrize("header", ["", "@@\n", "@@ ... @@\n"])
+def test_the_names_of_a_files_sides_are_no_lines_of_it(header: str) -> None:
+    """As models write diffs, without numbers: the names were lines that the agent had written and lost."""
+    diff = f"--- a/sum.py\n+++ b/sum.py\n{header}-old\n+new\n"
+    assert [side.splitlines()[-1] for side in sides_of_diff(diff)] == ["old", "new"]
+    assert not any("sum.py" in side for side in sides_of_diff(diff))
+    assert not any("sum.py" in side for side in sides_of_diff(diff.replace("\n", "\r\n")))
+    assert sides_of_diff("--- a/sum.py\n+++ b/sum.py\n") == ("", "")
+    assert sides_of_diff("--- a comment\n+new") == ("-- a comment", "new")
+
+
 @pytest.mark.parametrize("size", [3000])
 def test_many_short_lines_are_compared_in_reasonable_time(size: int) -> None:
     before = "\n".join(f"a{i}" for i in range(size))

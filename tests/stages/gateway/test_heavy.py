@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from typing import Any
 
 import httpx
@@ -18,6 +19,7 @@ from stages.gateway.attribution import asked, gist
 from stages.gateway.errors import ApiError
 from stages.gateway.http import MAX_VALUES, _values, is_deep, parse_json
 from stages.gateway.otlp_http import JSON, TRACES, export
+from stages.gateway.request_fields import wrong_call
 from tests.stages.gateway.rig import Rig
 
 TEXT = st.text(st.sampled_from('a"\\{}[],:\n'), max_size=6)
@@ -110,6 +112,31 @@ def test_arguments_of_very_many_values_are_compared_as_they_stand() -> None:
     many = "[" + "1.0," * 150_000 + "1.0]"
     assert calls('{"a": 1.0}', '{"a": "b"}') == [{"a": 1}, {"a": "b"}]
     assert calls(many, many, '{"a": 1}') == [json.loads(many), many, '{"a": 1}']
+
+
+def levels(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(levels, inner), default=0)
+
+
+@given(ANY, st.booleans())
+def test_levels_of_a_calls_arguments_are_counted_outside_of_strings(value: Any, ascii: bool) -> None:
+    deep = 498
+    arguments = "[" * deep + json.dumps(value, ensure_ascii=ascii) + "]" * deep
+    found = wrong_call({"arguments": arguments})
+    assert bool(found) == (deep + levels(value) > 500)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [json.dumps({"code": "x" * 15_000_000 + "{" * 501}), "[]" * 7_500_000],
+    ids=["code", "brackets"],
+)
+def test_a_calls_long_arguments_hold_up_nobody(arguments: str) -> None:
+    """Their characters were looked at one by one, for 7 s, and nobody was answered meanwhile."""
+    began = time.thread_time()
+    assert wrong_call({"arguments": arguments}) == ""
+    assert time.thread_time() - began < 2
 
 
 async def answered_meanwhile(rig: Rig, heavy: Any, held: threading.Event, begun: threading.Event) -> None:

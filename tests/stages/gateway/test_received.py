@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from cursorbench.sessions.items import Item
 from stages.collect.logs.source import Source
@@ -323,12 +324,17 @@ async def test_no_train_writes_nothing(rig: Rig) -> None:
     assert b'rtrl_received_total{kind="otel",status="no_train"} 3.0' in rig.gateway.metrics.text()
 
 
-async def test_nothing_said_of_a_no_train_answer_is_written(rig: Rig) -> None:
-    """By the answer's own id: a demonstration was kept, which is the answer as it should have been."""
-    one = (await rig.chat("hi", headers={"x-rtrl-no-train": "1"})).json()["id"]
+@pytest.mark.parametrize("named", ["id", "uuid", "digits", "episode"])
+async def test_nothing_said_of_a_no_train_answer_is_written(rig: Rig, named: str) -> None:
+    """A demonstration was kept, the answer as it should have been; TensorZero's clients send UUIDs."""
+    plain = {"x-rtrl-no-train": "1", "x-rtrl-episode": "mine", "x-rtrl-user": "ada"}
+    one = (await rig.chat("hi", headers=plain)).json()["id"]
+    digits = one.removeprefix("gen_")
+    target = {"id": one, "uuid": str(uuid.UUID(digits)), "digits": digits, "episode": "mine"}[named]
+    field = "episode_id" if named == "episode" else "inference_id"
     for metric in ("demonstration", "comment"):
-        asked = {"metric_name": metric, "inference_id": one, "value": "a secret", "tags": {"why": "a secret"}}
-        assert (await post(rig, "/feedback", asked)).is_success
+        asked = {"metric_name": metric, field: target, "value": "a secret", "tags": {"why": "a secret"}}
+        assert (await post(rig, "/feedback", asked, **{"x-rtrl-user": "ada"})).is_success
     assert (kept(rig), [event.data for event in events(rig)]) == ({}, [])
     assert b'rtrl_received_total{kind="tensorzero",status="no_train"} 2.0' in rig.gateway.metrics.text()
 
