@@ -103,6 +103,7 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+        gc.set_threshold(50_000, 20, 100)  # as in the stages' workers: 4 % of the suite's processor time
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
