@@ -15,7 +15,7 @@ from typing import Any
 from cursorbench.sessions import spoken
 from cursorbench.sessions.calls import arguments_of, changes_of, edits
 from cursorbench.sessions.chat import plain_text
-from cursorbench.sessions.items import AgentTurn, Outcome, Quarantined, Read, ToolEnd, ToolUse
+from cursorbench.sessions.items import AgentTurn, Automatic, Outcome, Quarantined, Read, ToolEnd, ToolUse
 from cursorbench.sessions.reading import milliseconds, table_of, text_of
 from cursorbench.sessions.records import first_objects, opening, records
 from cursorbench.sessions.seen import Seen
@@ -33,9 +33,11 @@ def read(path: Path, session: str, about: Mapping[str, Any], seen: Seen) -> Iter
     """The messages of a session; `about` is its metadata, which alone tell the model.
 
     Every checkpoint has the session again from its beginning: a block is known by its message's time, its
-    content, and how often that came before in the file.
+    content, and how often that came before in the file. What the agent asks a sub-agent stands once more as a
+    message of the user's: no field tells, so it is known by the call before it.
     """
     often: Counter[str] = Counter()
+    asked: set[str] = set()  # of sub-agents
     model, expanded = text_of(about.get("model")), spoken.Expanded()
     for found in records(path):
         if isinstance(found, Quarantined):
@@ -55,12 +57,15 @@ def read(path: Path, session: str, about: Mapping[str, Any], seen: Seen) -> Iter
         if kind == "user":
             texts = [text for one in blocks if (text := text_of(table_of(one).get("text")))]
             whole = "\n".join(texts)
-            command = expanded.automatic(whole, at) == "command"
+            why: Automatic = "command" if expanded.automatic(whole, at) == "command" else ""
+            why = "sub_agent" if whole.strip() in asked else why
             if _new(seen, session, f"user {at} {whole}", often):
                 one = text_of(line.get("id"))
-                yield from spoken.turns_of(texts or [""], "command" if command else "", id=one, **told)
+                yield from spoken.turns_of(texts or [""], why, id=one, **told)
         else:
             for block in map(table_of, blocks):
+                if prompt := text_of(table_of(block.get("input")).get("prompt")).strip():
+                    asked.add(prompt)
                 yield from _block(block, text_of(line.get("id")), model, told, seen, often)
 
 

@@ -55,6 +55,17 @@ def _few_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kinds, "ADAPTERS", ("claude_code", "entire"))
 
 
+def test_what_the_agent_asks_a_sub_agent_is_no_persons(tmp_path: Path) -> None:
+    """Copilot CLI's background agents, in a checkpoint of a public repository: the call's prompt, again."""
+    task = {"type": "tool_use", "id": "call-3", "name": "task", "input": {"prompt": "Review the branch.\n"}}
+    lines = [*FIRST, line("assistant", 2, task), line("user", 3, {"text": "Review the branch."})]
+    turns = [item for item in told(session(tmp_path / "c", lines)) if isinstance(item, UserTurn)]
+    assert [(turn.text, turn.automatic) for turn in turns] == [
+        ("make it blue", ""),
+        ("Review the branch.", "sub_agent"),
+    ]
+
+
 def test_several_texts_of_a_message_come_apart(tmp_path: Path) -> None:
     texts = ({"text": "[Image: original 2x2, displayed at 1x1.]"}, {"text": "this"}, {"text": "is small"})
     turns = [
