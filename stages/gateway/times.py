@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import UTC, datetime
 
+_SECONDS = re.compile(r"(?![0-9]{8}$)[0-9]+(?:\.[0-9]*)?")  # in a string; eight digits are a date: 20261120
 LATEST_S = 32_503_680_000  # the year 3000: a larger number is milliseconds by mistake
 
 
@@ -29,10 +31,10 @@ def parse_ms(value: str | float) -> int:
     """
     if isinstance(value, bool):
         raise ValueError("a boolean is no point in time")
-    try:
+    if isinstance(value, int | float) or _SECONDS.fullmatch(value):
         seconds = float(value)
-    except ValueError:
-        moment = _iso(str(value))
+    else:
+        moment = _iso(value)
         seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     if not 0 <= seconds <= LATEST_S:
         raise ValueError("not between 1970 and 3000 (is it milliseconds?)")

@@ -115,13 +115,17 @@ def test_a_client_in_javascript_keeps_its_session(model: str, client: str) -> No
         ("1970-01-01T00:00:02Z", 2000),
         ("1970-01-01T01:00:00+01:00", 0),
         ("1970-01-02", 86_400_000),
+        ("19700102", 86_400_000),
+        ("1700000000", 1_700_000_000_000),
     ],
 )
 def test_points_in_time(value: Any, ms: int) -> None:
     assert parse_ms(value) == ms
 
 
-@pytest.mark.parametrize("value", ["", "yesterday", -1, float("nan"), 1_700_000_000_000, True, "inf"])
+@pytest.mark.parametrize(
+    "value", ["", "yesterday", -1, float("nan"), 1_700_000_000_000, True, "inf", "1_000", "１０００"]
+)
 def test_no_points_in_time(value: Any) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse_ms(value)
