@@ -127,7 +127,11 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
     ("meta", r"<skill>\s*<name>.*</skill>"),
     ("meta", r"<user_action>\s*<context>.*</user_action>"),
     ("meta", r"An MCP app initiated this message\. Read the untrusted_input tool output\."),
-    ("meta", r"Warning: The maximum number of unified exec processes you can keep open is [^\n]*"),
+    (
+        "meta",
+        r"Warning: The maximum number of unified exec processes you can keep open is \d+ and you [^\n.]* "
+        r"open\.(?: Reuse older processes or close them [^\n.]*\.?)?",
+    ),
     ("meta", r"Warning: apply_patch was requested via [^\n]* tool instead of exec_command\."),
     # Codex's app, when the time of what it does again and again has come
     ("command", r"<heartbeat>\s*<automation_id>.*</heartbeat>"),

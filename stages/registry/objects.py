@@ -14,8 +14,9 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,12 +79,16 @@ def files_of(folder: Path) -> Iterator[Path]:
             raise IntegrityError(f"{path} is neither file nor folder", hint="artifacts hold plain files only")
 
 
-def hash_file(path: Path, *, durable: bool = False) -> tuple[int, str]:
-    """Size and sha256 (hex) of a file; `durable` also fsyncs it."""
+def hash_file(
+    path: Path, *, durable: bool = False, stopped: threading.Event | None = None
+) -> tuple[int, str]:
+    """Size and sha256 (hex) of a file; `durable` also fsyncs it. Once `stopped` is set, CancelledError."""
     digest = hashlib.sha256()
     size = 0
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
+            if stopped and stopped.is_set():
+                raise CancelledError
             digest.update(chunk)
             size += len(chunk)
         if durable:
@@ -93,8 +98,17 @@ def hash_file(path: Path, *, durable: bool = False) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def _hash_durably(path: Path) -> tuple[int, str]:
-    return hash_file(path, durable=True)
+def _hash_durably(paths: Sequence[Path]) -> Iterator[tuple[int, str]]:
+    """Size and sha256 of each, in order, side by side: hashing lets other threads run.
+
+    A signal, or the error of one file, ends it at once: the others may be gigabytes.
+    """
+    stopped = threading.Event()
+    with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)))) as threads:
+        try:
+            yield from threads.map(lambda path: hash_file(path, durable=True, stopped=stopped), paths)
+        finally:
+            stopped.set()
 
 
 def seal(folder: Path, *, kind: str, line: str, meta: Mapping[str, Any], base: str | None) -> Sealed:
@@ -110,11 +124,10 @@ def seal(folder: Path, *, kind: str, line: str, meta: Mapping[str, Any], base: s
     files = []
     total = 0
     paths = list(files_of(folder))
-    with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)))) as threads:  # hashing lets others run
-        for path, (size, hexdigest) in zip(paths, threads.map(_hash_durably, paths), strict=True):
-            path.chmod(0o444)
-            total += size
-            files.append({"path": path.relative_to(folder).as_posix(), "bytes": size, "sha256": hexdigest})
+    for path, (size, hexdigest) in zip(paths, _hash_durably(paths), strict=True):
+        path.chmod(0o444)
+        total += size
+        files.append({"path": path.relative_to(folder).as_posix(), "bytes": size, "sha256": hexdigest})
     manifest = {
         "schema": SCHEMA,
         "kind": kind,

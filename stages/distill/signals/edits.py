@@ -15,10 +15,11 @@ What was undone or refused before a later edit of the same file was made good: i
 later edit is judged by itself.
 
 Edits of one file that come as whole texts are one change, from the first text to the last, as far as they
-ended alike and each begins where the one before ended: what stands in between is the user's, and a change
-of nobody. Diffs know their hunks only and stay one change each. Among several changes of a file a later
-one supersedes: lines it takes away that an earlier one added, or brings back that an earlier one took
-away, count in neither.
+ended alike and each begins with a text that the file had before or after one of them (an edit told twice
+does, or one told from where the request began): what else stands in between is the user's, and a change of
+nobody. Diffs know their hunks only and stay one change each. Among several changes of a file a later one
+supersedes: lines it takes away that an earlier one added, or brings back that an earlier one took away,
+count in neither.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from posixpath import normpath
 
-from cursorbench.sessions.lines import changed, sides_of_diff
+from cursorbench.sessions.lines import changed, sides_of_diff, written
 from stages.distill.order import in_order
 from stages.records import Event
 
@@ -184,24 +185,27 @@ def _applied(events: Sequence[Event]) -> list[_Edit]:
 def _changes(edits: Sequence[_Edit], undone: set[_Edit]) -> dict[str, tuple[Change, ...]]:
     """The changes of each file that these edits come to."""
     found: dict[str, list[Change]] = defaultdict(list)
+    been: dict[str, set[int]] = {}  # what a file has been before and after the edits of its last change
+    several = len({edit.path for edit in edits}) < len(edits)
     for edit in edits:
-        change = Change(edit.path, *edit.sides, edit.whole, edit in undone)
-        before = found[edit.path][-1] if found[edit.path] else None
-        if before and _goes_on(before, change):
-            found[edit.path][-1] = replace(before, after=change.after)
+        change, of = Change(edit.path, *edit.sides, edit.whole, edit in undone), found[edit.path]
+        texts = [_text(side) for side in edit.sides] if several and edit.whole else [0, 0]
+        alike = bool(of) and of[-1].whole and change.whole and of[-1].undone == change.undone
+        if alike and texts[0] in been[edit.path]:
+            of[-1] = replace(of[-1], after=change.after)
         else:
-            found[edit.path].append(change)
-    if len(found) == len(edits):  # a file's only edit has changed something
+            of.append(change)
+            been[edit.path] = set()
+        been[edit.path].update(texts)
+    if not several:  # a file's only edit has changed something
         return {path: tuple(of) for path, of in found.items()}
     net = {path: tuple(c for c in _net(of) if changed(c.before, c.after)) for path, of in found.items()}
     return {path: of for path, of in net.items() if of}
 
 
-def _goes_on(before: Change, change: Change) -> bool:
-    """Whether two changes are one: whole texts that ended alike, with nothing of the user's between them, or
-    the second told from where the first one began, as it is when an edit is told twice."""
-    alike = before.whole and change.whole and before.undone == change.undone
-    return alike and not (changed(before.after, change.before) and changed(before.before, change.before))
+def _text(text: str) -> int:
+    """The same for texts that are not `changed`."""
+    return hash("\n".join(line for raw in text.splitlines() if (line := raw.rstrip())))
 
 
 def _net(changes: list[Change]) -> list[Change]:
@@ -215,9 +219,9 @@ def _net(changes: list[Change]) -> list[Change]:
     added: dict[str, list[int]] = defaultdict(list)  # by which changes, while nothing superseded it
     deleted: dict[str, list[int]] = defaultdict(list)
     for n, change in enumerate(changes):
-        was, new = _lines(change.before), _lines(change.after)
-        for side, lines, earlier, own in ((0, was - new, added, deleted), (1, new - was, deleted, added)):
-            for line in lines.elements():
+        new, gone = written(change.before, change.after)
+        for side, lines, earlier, own in ((0, gone, added, deleted), (1, new, deleted, added)):
+            for line in lines:
                 if earlier[line] and (changes[earlier[line][-1]].undone or not change.undone):
                     drop[earlier[line].pop()][1 - side][line] += 1
                     drop[n][side][line] += 1
@@ -229,12 +233,10 @@ def _net(changes: list[Change]) -> list[Change]:
     ]
 
 
-def _lines(text: str) -> Counter[str]:
-    return Counter(line for line in (raw.rstrip() for raw in text.splitlines()) if line)
-
-
 def _without(text: str, drop: Counter[str]) -> str:
     """The text without so many of these lines."""
+    if not drop:
+        return text
     left = drop.copy()
     kept = []
     for line in text.splitlines():

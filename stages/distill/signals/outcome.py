@@ -69,8 +69,8 @@ _SENTENCE = r"(?im)(?:^|[.!?:;][ \t]+)[ \t>*_-]*(?:(?:so|then|and|but|or|now|ple
 _UNMARKED = (
     rf"{_SENTENCE}(?:(?:which|what|whose)(?:[ \t]+[\w'`/.-]+){{0,4}}[ \t]+"
     r"(?:should|shall|do|does|did|would|could|can)[ \t]+(?:i|we|you|it|this|that|the|they)\b"
-    r"|(?:should|shall)[ \t]+(?:i|we)\b|do you (?:want|prefer|need|mean)\b|would you (?:like|prefer|rather)\b"
-    r"|tell me (?:which|what|where|how)\b|let me know which\b)"
+    r"|(?:(?:where|when|how)[ \t]+)?(?:(?:should|shall)[ \t]+(?:i|we)|do you (?:want|prefer|need|mean))\b"
+    r"|would you (?:like|prefer|rather)\b|tell me (?:which|what|where|how)\b|let me know which\b)"
 )
 # of a program's comments: "please provide your own key" is said to whoever runs it
 _ASKS_ME = rf"{_PLEASE}(?:{_TELL_ME})\b"

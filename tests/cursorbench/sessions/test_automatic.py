@@ -61,6 +61,8 @@ NOTICES = [
     "<user_action>\n  <context>User initiated a review.</context>\n  <action>review</action>\n</user_action>",
     "An MCP app initiated this message. Read the untrusted_input tool output.",
     "Warning: The maximum number of unified exec processes you can keep open is 60 and you have 61 open.",
+    "Warning: The maximum number of unified exec processes you can keep open is 60 and you currently have 61 "
+    "processes open. Reuse older processes or close them to prevent automatic pruning of old processes",
     "Warning: apply_patch was requested via exec_command. Use the apply_patch tool instead of exec_command.",
     # what clients ask to sum up a conversation that has grown too long
     f"{SO_FAR} and your previous actions.",
@@ -184,6 +186,9 @@ def test_what_asks_for_something_is_no_notice(text: str, why: str) -> None:
         "Automation: can you bake every night?",
         "The app was quit while you were working. Bake the cake first.",
         "Warning: The maximum number of unified exec processes you can keep open is 60\nwhat does this mean?",
+        "Warning: The maximum number of unified exec processes you can keep open is 60. How do I raise it?",
+        "Warning: The maximum number of unified exec processes you can keep open is 6 and you have 7 open. "
+        "Why?",
         'what does "<codex_delegation>" do?',
         "[Image: original] why is this so small?",
         "<ci-monitor-event>failed</ci-monitor-event> what is this?",

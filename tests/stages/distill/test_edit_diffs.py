@@ -108,3 +108,15 @@ def test_an_edit_told_twice_or_each_from_the_first_text_is_one() -> None:
     whole = [*told([FILE, FIRST], False), applied(3, before=FILE, after=SECOND, generation="g7")]
     assert edit_persistence([*whole, survived(SECOND)], 0, HOUR) == 1.0
     assert edit_persistence([*whole, survived(FIRST)], 0, HOUR) == 1 / 2
+
+
+def test_an_edit_that_begins_with_any_text_the_file_has_had_goes_on() -> None:
+    """The last of several told twice, or all but the first, or a client whose `before` is behind by one."""
+    third = SECOND + "value_20 = calculate(20)\n"
+    steps = told([FILE, FIRST, SECOND, third], False)
+    last = applied(4, before=SECOND, after=third, generation="g7")
+    middle = applied(4, before=FIRST, after=SECOND, generation="g7")
+    behind = applied(4, before=FIRST, after=third, generation="g7")
+    for more in ([*steps, last], [*steps, middle, last], [*steps[:2], behind]):
+        assert edit_persistence([*more, survived(third)], 0, HOUR) == 1.0
+        assert len(edits_of(more, 0, HOUR).changes["a.py"]) == 1

@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -11,6 +12,7 @@ from stages import locks
 from stages.errors import InputMissingError, IntegrityError, LockedError, UsageError
 from stages.progress import Silent
 from stages.registry import gc
+from stages.registry.objects import seal
 from stages.registry.publish import publish
 from stages.registry.store import Store
 from stages.registry.sweep import Swept, sweep
@@ -129,6 +131,21 @@ def test_folders_that_a_killed_run_made_are_synced_too(
     monkeypatch.setattr("stages.registry.publish.fsync_folder", synced.append)
     path = run_stage(workspace, store, Toy("x")).outputs["data"].path
     assert {path.parent, store.objects / "sha256", store.objects} <= set(synced)
+
+
+@pytest.mark.parametrize("name", ["os.fsync", "pathlib.Path.chmod"])  # in a thread, and in the main one
+def test_a_signal_or_the_error_of_a_file_waits_for_no_other(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are hashed beside it, gigabytes of them maybe."""
+    (tmp_path / "a").write_bytes(b"small")
+    with (tmp_path / "b").open("wb") as file:
+        file.truncate(1 << 40)  # nothing is written
+    monkeypatch.setattr("os.sched_getaffinity", lambda _pid: {0, 1})
+    error = KeyboardInterrupt if name.endswith("chmod") else OSError
+    monkeypatch.setattr(name, Mock(side_effect=error))
+    with pytest.raises(error):
+        seal(tmp_path, kind="checkpoint", line="auto", meta={}, base=None)
 
 
 def test_references(store: Store, tmp_path: Path) -> None:
