@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stages.errors import IntegrityError
-from stages.registry.objects import MANIFEST, files_of, hash_file, read_manifest
+from stages.registry.objects import MANIFEST, files_of, hash_files, read_manifest
 from stages.stage import Artifact
 
 
@@ -38,6 +38,7 @@ def check_artifact(artifact: Artifact) -> None:
         files = check_files(artifact)
     except IntegrityError as error:
         raise IntegrityError(f"{artifact.ref}: {error.message}", hint=error.hint or hint) from error
-    for file in files:
-        if hash_file(artifact.path / file["path"])[1] != file["sha256"]:
+    found = hash_files([artifact.path / file["path"] for file in files])
+    for file, (_, sha256) in zip(files, found, strict=True):
+        if sha256 != file["sha256"]:
             raise IntegrityError(f"{artifact.ref}: the bytes of {file['path']} were changed", hint=hint)

@@ -98,15 +98,15 @@ def hash_file(
     return size, digest.hexdigest()
 
 
-def _hash_durably(paths: Sequence[Path]) -> Iterator[tuple[int, str]]:
-    """Size and sha256 of each, in order, side by side: hashing lets other threads run.
+def hash_files(paths: Sequence[Path], *, durable: bool = False) -> Iterator[tuple[int, str]]:
+    """`hash_file` of each, in order, side by side: hashing lets other threads run.
 
     A signal, or the error of one file, ends it at once: the others may be gigabytes.
     """
     stopped = threading.Event()
     with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)))) as threads:
         try:
-            yield from threads.map(lambda path: hash_file(path, durable=True, stopped=stopped), paths)
+            yield from threads.map(lambda path: hash_file(path, durable=durable, stopped=stopped), paths)
         finally:
             stopped.set()
 
@@ -124,7 +124,7 @@ def seal(folder: Path, *, kind: str, line: str, meta: Mapping[str, Any], base: s
     files = []
     total = 0
     paths = list(files_of(folder))
-    for path, (size, hexdigest) in zip(paths, _hash_durably(paths), strict=True):
+    for path, (size, hexdigest) in zip(paths, hash_files(paths, durable=True), strict=True):
         path.chmod(0o444)
         total += size
         files.append({"path": path.relative_to(folder).as_posix(), "bytes": size, "sha256": hexdigest})
