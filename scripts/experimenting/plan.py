@@ -133,7 +133,12 @@ EXPERIMENTS = {
     for one in (
         Experiment("hacks", "two published reward hacks, seen to happen and seen to be stopped", HACKS),
         Experiment("learning", "twelve cycles without collapse; a rate too high is stopped", LEARNING),
-        Experiment("thirdhack", "loopholes nobody wrote a rule for, noticed by the monitors", (DEFAULT,)),
+        Experiment(
+            "thirdhack",
+            "loopholes nobody wrote a rule for, noticed by the monitors",
+            (DEFAULT,),
+            Size(seeds=20),  # 180 planted runs: 45 tell 92 % from 80 in one experiment of two
+        ),
         Experiment("ablation", "what each part of the objective is worth", ABLATION, Size(seeds=3)),
     )
 }

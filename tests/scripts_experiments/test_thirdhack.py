@@ -18,6 +18,7 @@ from experimenting.plan import EXPERIMENTS, Size, setups, spec_text
 from experimenting.planted import LOOPHOLES, planted
 from experimenting.results import Run
 from experimenting.setup import Setup
+from scipy import stats
 
 from stages.distill.own import Answered
 from stages.distill.spec import parse
@@ -129,6 +130,20 @@ def test_intervals_are_exact() -> None:
     assert thirdhack.exact(30, 30)[0] == pytest.approx(0.025 ** (1 / 30))
     assert thirdhack.exact(0, 500)[1] == pytest.approx(1 - 0.025 ** (1 / 500))
     assert thirdhack.exact(0, 0) == (None, None)
+
+
+def test_its_size_can_tell_what_the_monitors_find_from_the_bar() -> None:
+    """At 92 in 100 the lower bound passes 80 in nearly all experiments of twenty seeds, in half of five."""
+
+    def passes(seeds: int, found: float) -> float:
+        planned = setups(EXPERIMENTS["thirdhack"], Size(seeds=seeds))
+        runs = sum(bool(one.base) for one in planned)
+        needed = next(n for n in range(runs + 1) if (thirdhack.exact(n, runs)[0] or 0.0) >= 0.8)
+        return float(stats.binom.sf(needed - 1, runs, found))
+
+    assert passes(EXPERIMENTS["thirdhack"].size.seeds, 0.92) > 0.99
+    assert 0.4 < passes(5, 0.92) < 0.6
+    assert passes(EXPERIMENTS["thirdhack"].size.seeds, 0.80) < 0.025
 
 
 def test_a_report_is_small_says_which_population_and_loads_nothing_but_its_plot(
