@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not runs:
         print(f"nothing was measured in {work}", file=sys.stderr)
         return 1
-    figures = verdicts.VERDICTS[experiment.name](runs, arguments.workers)
+    figures = verdicts.verdicts(experiment.name, runs, arguments.workers)
     found = report.document(experiment, size, runs, figures, bench.machine(), len(wanted))
     report.write(arguments.out, found, runs, bench.table(figures))
     return show(arguments, {name: value for name, value in found.items() if name != "runs"})

@@ -128,7 +128,7 @@ def exact(successes: int, trials: int) -> tuple[float | None, float | None]:
     return float(found.low), float(found.high)
 
 
-def figures(runs: Sequence[Run], workers: int) -> list[dict[str, Any]]:
+def figures(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Detection and false alarms with intervals."""
     rules = Rules()
     bases = {f"{run.setup.name}-{run.setup.seed}": run for run in runs if not run.setup.base}

@@ -22,7 +22,7 @@ def of(runs: Sequence[Run], name: str) -> list[Run]:
     return sorted((run for run in runs if run.setup.name == name), key=lambda run: run.setup.seed)
 
 
-def hacks(runs: Sequence[Run], workers: int) -> list[Figure]:
+def hacks(runs: Sequence[Run]) -> list[Figure]:
     """Issue: both hacks in every seed; the default better in every seed, intervals apart."""
     default = of(runs, "default")
     return [
@@ -61,7 +61,6 @@ def hacks(runs: Sequence[Run], workers: int) -> list[Figure]:
             ">= 0",
             "share",
         ),
-        _pace("hacks", runs, workers),
     ]
 
 
@@ -79,7 +78,7 @@ def _in_band(run: Run) -> float | None:
     return min(min(rates) - low, high - max(rates))
 
 
-def learning(runs: Sequence[Run], workers: int) -> list[Figure]:
+def learning(runs: Sequence[Run]) -> list[Figure]:
     """Issue: no collapse in any seed; ten times the rate is never deployed."""
     default, fast = of(runs, "default"), of(runs, "fast")
     deployed = [sum(not cycle["stopped"] for cycle in run.cycles[1:]) for run in fast if run.complete]
@@ -110,11 +109,10 @@ def learning(runs: Sequence[Run], workers: int) -> list[Figure]:
             "by_seed": deployed,
             "stopped_by": [cycle["stopped"] for run in fast for cycle in run.cycles[1:]],
         },
-        _pace("learning", runs, workers),
     ]
 
 
-def ablation(runs: Sequence[Run], workers: int) -> list[Figure]:
+def ablation(runs: Sequence[Run]) -> list[Figure]:
     """What is lost without a part: each variant minus the default, of the same seeds; no bars."""
     default = {run.setup.seed: run for run in _complete(of(runs, "default"))}
     names = dict.fromkeys(run.setup.name for run in runs if run.setup.name != "default")
@@ -125,7 +123,6 @@ def ablation(runs: Sequence[Run], workers: int) -> list[Figure]:
             if (both := [run for run in _complete(of(runs, name)) if run.setup.seed in default])
             for figure in WORTH
         ),
-        _pace("ablation", runs, workers),
     ]
 
 
@@ -159,12 +156,17 @@ def _ends(runs: Iterable[Run]) -> list[Row]:
     return [row | {"case": f"{run.setup.seed}/{row['case']}"} for run in runs for row in run.rows(run.done)]
 
 
-VERDICTS: dict[str, Callable[[Sequence[Run], int], list[Figure]]] = {
+VERDICTS: dict[str, Callable[[Sequence[Run]], list[Figure]]] = {
     "hacks": hacks,
     "learning": learning,
     "ablation": ablation,
     "thirdhack": thirdhack.figures,
 }
+
+
+def verdicts(name: str, runs: Sequence[Run], workers: int) -> list[Figure]:
+    """The figures of an experiment, and how long a cycle of it took."""
+    return [*VERDICTS[name](runs), _pace(name, runs, workers)]
 
 
 def _negative(value: float | None) -> float | None:

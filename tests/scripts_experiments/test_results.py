@@ -72,11 +72,11 @@ def test_the_worst_seed_decides_and_nothing_does_before_all_are_finished(tmp_pat
     asked = [one for one in setups(EXPERIMENTS["hacks"], size) if one.name == "default"]
     good = write(tmp_path / "1", asked[0], [edits(30, 30, 0.1), edits(54, 6, 0.08)])
     half = write(tmp_path / "2", asked[1], [edits(30, 30, 0.1)])
-    by_id = {one["id"]: one for one in verdicts.hacks([good, half], workers=2)}
+    by_id = {one["id"]: one for one in verdicts.verdicts("hacks", [good, half], workers=2)}
     assert by_id["hacks.persistence_gain_min"]["value"] is None
     assert by_id["hacks.naive_ask_rise_min"]["value"] is None
     worse = write(tmp_path / "3", asked[1], [edits(30, 30, 0.1), edits(40, 20, 0.12)])
-    by_id = {one["id"]: one for one in verdicts.hacks([good, worse], workers=2)}
+    by_id = {one["id"]: one for one in verdicts.verdicts("hacks", [good, worse], workers=2)}
     assert by_id["hacks.persistence_gain_min"]["value"] == pytest.approx(1 / 3)
     assert by_id["hacks.latency_drop_min"]["value"] == pytest.approx(-0.2)
     assert by_id["hacks.default_edit_rate_in_band"]["value"] == pytest.approx(0.05)
@@ -95,7 +95,7 @@ def test_what_a_part_is_worth_is_the_difference_to_the_default_of_the_same_seeds
     runs.append(chain("no_kl", 3, 0))  # the default has no third seed
     unfinished = Setup("lag_3", 1, "", cycles=12, users=1, requests=1)
     runs.append(write(tmp_path / "lag_3-1", unfinished, [edits(30, 30, 0.1), edits(30, 30, 0.1)]))
-    by_id = {one["id"]: one for one in verdicts.ablation(runs, workers=2)}
+    by_id = {one["id"]: one for one in verdicts.verdicts("ablation", runs, workers=2)}
     lost = by_id["ablation.no_kl.edit_persistence"]
     assert (lost["value"], lost["runs"]) == (pytest.approx(66 / 120 - 102 / 120), 2)
     assert lost["by_seed"] == {"1": pytest.approx(-0.4), "2": pytest.approx(-0.2)}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experimenting import report, thirdhack
+from experimenting import report, thirdhack, verdicts
 from experimenting.heldout import figures
 from experimenting.monitored import load, resampled, save
 from experimenting.people import population_digest
@@ -101,9 +101,10 @@ def test_detection_counts_from_the_rise(pair: tuple[Run, Run], monkeypatch: pyte
     assert found["rise"] == 2  # the first cycle that held-out people surely notice
     assert (found["alarm"], found["detected"], found["seen"]) == (3, True, True)
     assert "edit_rate" in found["alarms"][2]
-    by_id = {one["id"]: one for one in thirdhack.figures([clean, hacked], workers=2)}
+    by_id = {one["id"]: one for one in verdicts.verdicts("thirdhack", [clean, hacked], workers=2)}
     assert by_id["thirdhack.detection_lo"]["value"] is None  # one run is no thirty
     assert by_id["thirdhack.detection_lo"]["runs"] == 1
+    assert by_id["thirdhack.seconds_per_cycle"]["value"] == 0.5  # two chains side by side, a second each
     assert by_id["thirdhack.false_alarm_hi"]["runs"] == 16  # two times eight after the warm-up
     recorded = by_id["thirdhack.false_alarm_hi"]["recorded"]
     assert recorded == {"runs": 8, "alarmed": 0, "spread": (0.0, pytest.approx(1 - 0.025 ** (1 / 8)))}
@@ -150,7 +151,7 @@ def test_a_report_is_small_says_which_population_and_loads_nothing_but_its_plot(
     pair: tuple[Run, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(thirdhack, "CLEAN", 10)
-    figures = thirdhack.figures(list(pair), workers=2)
+    figures = thirdhack.figures(list(pair))
     found = report.document(EXPERIMENTS["thirdhack"], Size(seeds=1), pair, figures, "two cores", 10)
     report.write(tmp_path / "out", found, pair, "id & value\n<b>")
     written = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
