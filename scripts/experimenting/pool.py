@@ -42,7 +42,7 @@ def say(text: str) -> None:
 def run_all(setups: Sequence[Setup], work: Path, workers: int) -> None:
     """Run what is not complete. Raises what a chain raised; the others are then ended."""
     work.mkdir(parents=True, exist_ok=True)
-    with locks.hold(work / "lock", what=f"the experiments in {work}", timeout=0.0):
+    with locks.hold(work / "lock", what=f"the experiments in {work}", hint=locks.RUN_AGAIN):
         waiting = [setup for setup in setups if not _chain(setup, work, _none, say).complete]
         if not waiting:
             return
