@@ -52,6 +52,8 @@ def monitor(
         return
     from stages.populations import require_line
 
+    if plot is not None:
+        _require_picture(plot)
     found, store = open_store(workspace, options.settings((), line))
     require_line(store, found.settings)
     if not watch:
@@ -116,7 +118,7 @@ def _look(found: Workspace, store: Store, plot: Path | None, as_json: bool, quie
     alarms = standing(store.dir, line)
     warnings = tell(found, store)
     if plot is not None:
-        _draw(plot, history, rules)
+        view.draw(plot, history, rules)
     metrics: dict[str, Any] = {
         "line": line,
         **view.to_json(history, rules),
@@ -131,7 +133,10 @@ def _look(found: Workspace, store: Store, plot: Path | None, as_json: bool, quie
 
 
 def _watched(found: Workspace, look: Callable[[], list[str]], quiet: bool) -> None:
-    """One of many looks: one that fails is a warning and a failed ping, and the next one is tried."""
+    """One of many looks: one that fails is a warning and a failed ping, and the next one is tried.
+
+    Raises BrokenPipeError where nobody reads what is shown any more: no later look has a reader either.
+    """
     import sqlite3
 
     from stages.errors import RtrlError
@@ -139,19 +144,19 @@ def _watched(found: Workspace, look: Callable[[], list[str]], quiet: bool) -> No
     waiting: list[str] | None = None
     try:
         waiting = look()
+    except BrokenPipeError:
+        raise
     except (RtrlError, sqlite3.Error, OSError) as error:
         if not quiet:
             message(f"this look failed, the next one is tried: {error}", kind="warning")
     _ping(found, waiting, quiet)
 
 
-def _draw(plot: Path, history: History, rules: Any) -> None:
+def _require_picture(plot: Path) -> None:
     from stages.errors import UsageError
-    from stages.monitor import view
 
     if plot.suffix not in (".png", ".svg", ".pdf"):
         raise UsageError(f"{plot} is no picture that can be written", hint="name a .png, .svg or .pdf")
-    view.draw(plot, history, rules)
 
 
 def _text(line: str, flag: str, history: History, alarms: list[Standing], rules: Any) -> str:
