@@ -21,10 +21,10 @@ import hashlib
 import importlib.util
 import inspect
 import linecache
-import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,6 +33,7 @@ from weakref import WeakKeyDictionary
 from stages import interrupts
 from stages.distill.facts import Episode
 from stages.distill.order import in_order
+from stages.distill.reward import LARGEST
 from stages.distill.spec import RewardSpec
 from stages.errors import IntegrityError, LateError, UsageError
 from stages.records import Event
@@ -89,9 +90,11 @@ class OwnSignal:
             value = self.call(seen)
             if value is None:
                 return None
-            if not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value):
-                return float(value)
             wrong = f"gave no finite number but {type(value).__name__}"
+            if isinstance(value, Real) and not isinstance(value, bool):  # numpy's are real, too
+                if abs(number := float(value)) <= LARGEST:
+                    return number
+                wrong = f"gave a number beyond {LARGEST:g}" if abs(number) > LARGEST else wrong
         except BaseException as error:
             if _ends_the_run(error):
                 raise

@@ -45,6 +45,22 @@ def quoting(seen):
 def leaving(seen):
     raise SystemExit(seen.request)
 
+def beyond(seen):
+    return 1e308
+
+def infinite(seen):
+    return float("-inf")
+
+def no_number(seen):
+    return float("nan")
+
+def whether(seen):
+    return "x" in seen.answer
+
+def numpys(seen):
+    import numpy as np
+    return {"a": np.float32(0.5), "b": np.int64(2), "c": np.float16(3)}[seen.answer]
+
 async def later(seen):
     return 1.0
 
@@ -108,6 +124,10 @@ def test_its_values_are_numbers_or_not_known(root: Path) -> None:
         ("quoting", "ValueError"),
         ("leaving", "SystemExit"),
         ("huge", "OverflowError"),
+        ("beyond", r"gave a number beyond 1e\+30"),
+        ("infinite", r"gave a number beyond 1e\+30"),
+        ("no_number", "no finite number but float"),
+        ("whether", "no finite number but bool"),
         ("counting", "another number when asked again"),
     ],
 )
@@ -120,6 +140,12 @@ def test_a_function_that_fails_names_the_episode(root: Path, name: str, what: st
     told = "".join(traceback.format_exception(caught.value)) + caught.value.message + caught.value.hint
     assert words not in told
     assert "fix it" not in told
+
+
+def test_numbers_of_numpy_are_numbers(root: Path) -> None:
+    """A mean of float32 or a sum of int64 was refused as no finite number."""
+    found = signal(root, "numpys").values([episode("a"), episode("b"), episode("c")])
+    assert [(type(value), value) for value in found] == [(float, 0.5), (float, 2.0), (float, 3.0)]
 
 
 def test_what_a_function_does_to_its_episode_is_undone(root: Path) -> None:
