@@ -9,8 +9,9 @@ The function takes an `Answered` and returns a number, or None for not known. It
 episode, the same number. So each call gets a copy of its own, which it may change without anybody noticing,
 and the first episodes are asked about twice. The digest of its module's source is recorded with the run and
 the artifact; a repeated run refuses other source, and so does whoever measures a part of this one. What is
-printed goes to stderr, for stdout is the command's. Of an exception that it raises only the class is told,
-for the message may quote a person. Not for: the signals that are shipped (`signals/`).
+printed goes to stderr, for stdout is the command's. Of an exception that it raises only the class is told and
+the line that it comes from, for the message may quote a person. Not for: the signals that are shipped
+(`signals/`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import importlib.util
 import inspect
 import linecache
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -65,6 +67,7 @@ class OwnSignal:
     function: str
     digest: str
     call: Callable[[Answered], object]
+    file: str = ""  # of its module
 
     def values(self, episodes: Sequence[Episode]) -> list[float | None]:
         """Its value for each episode.
@@ -98,9 +101,15 @@ class OwnSignal:
         except BaseException as error:
             if _ends_the_run(error):
                 raise
-            wrong = f"raised {type(error).__name__}"
+            wrong = f"raised {type(error).__name__}{self._line_of(error)}"
         # Raised out here, so that no log gets the function's error with it: it may quote a person's words.
         raise self._wrong(wrong, episode)
+
+    def _line_of(self, error: BaseException) -> str:
+        """Where in the function's module; a line's number quotes nobody."""
+        frames = traceback.walk_tb(error.__traceback__)
+        lines = [line for frame, line in frames if frame.f_code.co_filename == self.file]
+        return f" in line {lines[-1]} of its module" if lines else ""
 
     def _wrong(self, what: str, episode: Episode) -> UsageError:
         return UsageError(
@@ -139,7 +148,7 @@ def _load(name: str, function: str, root: Path) -> OwnSignal:
     try:
         with _path(root), contextlib.redirect_stdout(sys.stderr):
             _forget_elsewhere(module_name.partition(".")[0], root)
-            module, source = _imported(module_name)
+            module, source, file = _imported(module_name)
         found = getattr(module, attribute)
         inspect.signature(found).bind(None)
         if inspect.iscoroutinefunction(found) or inspect.isgeneratorfunction(found):
@@ -153,22 +162,23 @@ def _load(name: str, function: str, root: Path) -> OwnSignal:
             "workspace's folder",
         ) from error
     digest = "sha256:" + hashlib.sha256(source.encode()).hexdigest()
-    return OwnSignal(name, function, digest, found)
+    return OwnSignal(name, function, digest, found, file)
 
 
 _SOURCE: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()  # of the modules, as they were executed
 
 
-def _imported(name: str) -> tuple[ModuleType, str]:
-    """The module and its source; another module when that has changed, as a process may live for days."""
+def _imported(name: str) -> tuple[ModuleType, str, str]:
+    """The module, its source and its file; another module when the source has changed, as a process may live
+    for days."""
     module = importlib.import_module(name)
-    file = inspect.getsourcefile(module)
+    file = inspect.getsourcefile(module) or name
     linecache.checkcache(file)
     source = inspect.getsource(module)
     if _SOURCE.setdefault(module, source) != source:
-        module = _anew(module, source, file or name)
+        module = _anew(module, source, file)
         _SOURCE[module] = source
-    return module, source
+    return module, source, file
 
 
 def _anew(module: ModuleType, source: str, file: str) -> ModuleType:
