@@ -22,6 +22,7 @@ import hashlib
 import importlib.util
 import inspect
 import linecache
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -68,13 +69,14 @@ class OwnSignal:
     digest: str
     call: Callable[[Answered], object]
     file: str = ""  # of its module
+    root: Path | None = None  # where modules are looked for, also those that it imports when it is called
 
     def values(self, episodes: Sequence[Episode]) -> list[float | None]:
         """Its value for each episode.
 
         Raises UsageError (2) when it fails, gives no number, or another one for the same episode.
         """
-        with contextlib.redirect_stdout(sys.stderr):
+        with _path(self.root), contextlib.redirect_stdout(sys.stderr):
             found = [self._value(episode) for episode in episodes]
             for episode, value in zip(episodes[:TWICE], found, strict=False):
                 if self._value(episode) != value:
@@ -147,7 +149,6 @@ def _load(name: str, function: str, root: Path) -> OwnSignal:
     module_name, _, attribute = function.partition(":")
     try:
         with _path(root), contextlib.redirect_stdout(sys.stderr):
-            _forget_elsewhere(module_name.partition(".")[0], root)
             module, source, file = _imported(module_name)
         found = getattr(module, attribute)
         inspect.signature(found).bind(None)
@@ -162,7 +163,7 @@ def _load(name: str, function: str, root: Path) -> OwnSignal:
             "workspace's folder",
         ) from error
     digest = "sha256:" + hashlib.sha256(source.encode()).hexdigest()
-    return OwnSignal(name, function, digest, found, file)
+    return OwnSignal(name, function, digest, found, file, root)
 
 
 _SOURCE: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()  # of the modules, as they were executed
@@ -202,30 +203,45 @@ def _anew(module: ModuleType, source: str, file: str) -> ModuleType:
     return found
 
 
-_FROM: dict[str, Path] = {}  # modules that were found in a workspace's folder, and in which
-
-
-def _forget_elsewhere(top: str, root: Path) -> None:
-    """A module of this workspace is not the one of that name that another workspace had in this process."""
-    if _FROM.get(top, root) != root:
-        for name in [one for one in sys.modules if one == top or one.startswith(f"{top}.")]:
-            del sys.modules[name]
-        del _FROM[top]
-    if top not in sys.modules and any(
-        path.is_file() for path in (root / f"{top}.py", root / top / "__init__.py")
-    ):
-        _FROM[top] = root
+_FROM: dict[str, str] = {}  # modules (the first part of their name) found in a workspace's folder: which
 
 
 class _path:
-    """Imports also from this folder, while it lasts."""
+    """Imports also from this folder, while it lasts; None for none.
 
-    def __init__(self, root: Path) -> None:
-        self._root = str(root)
+    A module of this workspace is not the one of that name that another workspace had in this process, whether
+    the spec names it or it is imported by one that is.
+    """
+
+    def __init__(self, root: Path | None) -> None:
+        self._root = None if root is None else str(root.absolute())
 
     def __enter__(self) -> None:
+        if self._root is None:
+            return
+        for top in [top for top, root in _FROM.items() if root != self._root]:
+            for name in [one for one in sys.modules if _top(one) == top]:
+                del sys.modules[name]
+            del _FROM[top]
+        self._before = {*map(_top, sys.modules)}
         importlib.invalidate_caches()
         sys.path.insert(0, self._root)
 
     def __exit__(self, *error: object) -> None:
+        if self._root is None:
+            return
         sys.path.remove(self._root)
+        for top in {*map(_top, sys.modules)} - self._before:
+            if _stands_in(self._root, top):
+                _FROM[top] = self._root
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _stands_in(root: str, top: str) -> bool:
+    """Whether an imported module is a file or a folder of `root`; what lies deeper is an environment's."""
+    module = sys.modules.get(top)
+    places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+    return any(f"{place}{os.sep}".startswith((f"{root}/{top}.", f"{root}/{top}/")) for place in places)

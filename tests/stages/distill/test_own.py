@@ -198,6 +198,27 @@ def test_two_workspaces_of_a_process_have_modules_of_their_own(tmp_path: Path) -
     assert found[0].digest != found[1].digest
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import {more}\n\ndef shouting(seen):\n    return {more}.NUMBER\n",
+        "def shouting(seen):\n    import {more}\n    return {more}.NUMBER\n",
+    ],
+)
+def test_so_have_the_modules_that_these_import(tmp_path: Path, source: str) -> None:
+    """The second workspace was measured by what the first one's module imports, and what a function imports
+    when it is called was not found at all."""
+    found = []
+    for number in (1, 2):
+        folder, more = tmp_path / str(number), f"more_{tmp_path.name}"
+        folder.mkdir()
+        (folder / f"{more}.py").write_text(f"NUMBER = {number}\n")
+        (folder / f"mine_{number}_{tmp_path.name}.py").write_text(source.format(more=more))
+        spec = parse(SPEC.format(function=f"mine_{number}_{tmp_path.name}:shouting"), "ours")
+        found += own.load(spec, folder)
+    assert [one.values([episode("A")]) for one in (*found, *found)] == [[1.0], [2.0], [1.0], [2.0]]
+
+
 def test_a_module_that_was_edited_in_a_process_that_lives_on_is_read_anew(root: Path) -> None:
     """The new source was recorded, and the old one executed."""
     before = signal(root, "shouting")
