@@ -8,13 +8,14 @@ keys the line's baselines (`rewarded.py`): a changed spec starts new ones.
 from __future__ import annotations
 
 import hashlib
+import re
 import tomllib
 from importlib import resources
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from stages.errors import InputMissingError, UsageError
 from stages.schemas import experience_episodes
@@ -35,11 +36,21 @@ SIGNALS = (
 PRICE = "asking_price"  # the stabiliser's own term, a column beside the signals
 COLUMNS = (*SIGNALS, PRICE)
 _COUNTED = ("n_calls", "n_reactions", "request_tokens", "total_ms", "first_token_ms")  # while distilling
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _TAKEN = (*COLUMNS, *experience_episodes(()).names, *_COUNTED)  # names that columns have already
 
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _numbers(cls, given: Any) -> Any:
+        """True would be read as 1."""
+        for name, field in cls.model_fields.items() if isinstance(given, dict) else ():
+            if isinstance(given.get(name), bool) and field.annotation is not bool:
+                raise ValueError(f"{name} is no switch: true and false mean nothing there")
+        return given
 
 
 class SignalSpec(_Table):
@@ -47,7 +58,6 @@ class SignalSpec(_Table):
 
     function: str | None = Field(
         None,
-        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
         description="a team's own signal: package.module:function, see own.py",
     )
 
@@ -60,6 +70,20 @@ class SignalSpec(_Table):
         description="what the term is while the value is not known: a number in units of reward, the mean "
         "term of the stratum's known episodes, or the episode has no reward",
     )
+
+    @field_validator("function")
+    @classmethod
+    def _of_a_module(cls, function: str | None) -> str | None:
+        if function is not None and not _FUNCTION.fullmatch(function):
+            raise ValueError(f'{function!r} is no function of a module: "package.module:function"')
+        return function
+
+    @field_validator("unknown", mode="before")
+    @classmethod
+    def _of_three_kinds(cls, unknown: Any) -> Any:
+        if isinstance(unknown, str) and unknown not in ("mean", "exclude"):
+            raise ValueError(f'must be a number, "mean" or "exclude", not {unknown!r}')
+        return unknown
 
 
 class Horizons(_Table):
@@ -244,24 +268,25 @@ def parse(text: str, name: str) -> RewardSpec:
         raise UsageError(f"reward spec {name} is not TOML: {error}", hint="correct that line") from error
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "spec"
-        raise UsageError(
-            f"reward spec {name}: {where}: {first['msg']}", hint="see stages/distill/specs/default.toml"
-        ) from error
+        where = ".".join(str(part) for part in first["loc"])
+        told = ": ".join(filter(None, (name, where, first["msg"].removeprefix("Value error, "))))
+        raise UsageError(f"reward spec {told}", hint="see stages/distill/specs/default.toml") from error
 
 
 def _read(name: str, root: Path) -> str:
     if not name.endswith(".toml") and "/" not in name:
-        shipped = resources.files("stages.distill.specs").joinpath(f"{name}.toml")
-        if shipped.is_file():
-            return shipped.read_text("utf-8")
+        folder = resources.files("stages.distill.specs")
+        shipped = {each.name.removesuffix(".toml"): each for each in folder.iterdir() if "toml" in each.name}
+        if name in shipped:
+            return shipped[name].read_text("utf-8")
         raise InputMissingError(
-            f"there is no shipped reward spec {name!r}", hint="default, or the path of a .toml file"
+            f"there is no shipped reward spec {name!r}",
+            hint=f"{', '.join(sorted(shipped))}, or the path of a .toml file",
         )
     path = Path(name)
     path = path if path.is_absolute() else root / path
     try:
-        return path.read_text("utf-8")
+        return path.read_text("utf-8-sig")  # some editors begin a file with a byte order mark
     except FileNotFoundError as error:
         raise InputMissingError(f"there is no reward spec at {path}", hint="set distill.spec") from error
     except UnicodeDecodeError as error:

@@ -51,6 +51,17 @@ def test_the_digest_is_of_the_meaning() -> None:
         (("rtrl-reward/1", "rtrl-reward/2"), "schema"),
         (("weight = 1.0", "weight ="), "is not TOML"),
         (("[signals.edit_persistence]", "[signal.edit_persistence]"), "signals: Field required"),
+        (
+            ("unknown = 0.0", 'unknown = "zero"'),
+            'signals.edit_persistence.unknown: must be a number, "mean" or "exclude", not \'zero\'',
+        ),
+        (("weight = 1.0", "weight = true"), "signals.edit_persistence: weight is no switch"),
+        (("unknown = 0.0", "unknown = true"), "signals.edit_persistence: unknown is no switch"),
+        (
+            ("edit_persistence]", 'mine]\nfunction = "mine.py"'),
+            "signals.mine.function: 'mine.py' is no function of a module: \"package.module:function\"",
+        ),
+        (('name = "x"', 'name = "x"\nclip = [1.0, -1.0]'), "reward spec mine: clip: the lower bound"),
     ],
 )
 def test_what_is_wrong_is_said(change: tuple[str, str], says: str) -> None:
@@ -71,6 +82,17 @@ def test_by_name_and_by_path(tmp_path: Path) -> None:
         with pytest.raises(InputMissingError) as caught:
             load(missing, tmp_path)
         assert caught.value.code == 5
+
+
+def test_a_byte_order_mark_is_none_of_the_spec(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(GOOD, encoding="utf-8-sig")
+    assert load("mine.toml", tmp_path)[1] == GOOD
+
+
+def test_shipped_specs_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputMissingError) as caught:
+        load("habit", tmp_path)
+    assert caught.value.hint.startswith("background, completions, default, habits, or")
 
 
 def test_a_file_in_another_encoding_is_told_as_that(tmp_path: Path) -> None:
