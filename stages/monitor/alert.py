@@ -40,7 +40,8 @@ def tell(workspace: Workspace, store: Store) -> list[str]:
             return _tell(store, line, url, config.timeout_s, config.retries)
     except LockedError:
         return []  # somebody else is telling them
-    except (IntegrityError, sqlite3.Error) as error:  # the gate refuses for it; telling has no cycle to end
+    # the gate refuses for what it cannot read; telling has no cycle to end
+    except (IntegrityError, sqlite3.Error, OSError) as error:
         return [f"alarms were not told: {error}"]
     except RtrlError as error:  # the registry is busy or full: what was told is told again
         return [f"alarms may be told twice: {error.message}"]

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from stages import locks
 from stages.deploy import run
 from stages.deploy.run import DeployStage
 from stages.errors import GateRejectedError, InputMissingError, IntegrityError
@@ -452,19 +453,33 @@ def test_two_who_tell_at_once_tell_once(
     assert hook.taken.empty()
 
 
+@pytest.mark.parametrize(
+    ("of", "name", "error"),
+    [
+        (alert, "standing", sqlite3.OperationalError("database is locked")),
+        (locks, "_open", OSError("No space left on device")),
+    ],
+)
 def test_a_registry_that_cannot_be_read_ends_no_cycle_that_would_tell(
-    tmp_path: Path, posts: tuple[str, type[Posts]], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    posts: tuple[str, type[Posts]],
+    monkeypatch: pytest.MonkeyPatch,
+    of: Any,
+    name: str,
+    error: Exception,
 ) -> None:
-    """The distill before it had succeeded, and the cycle ended with it."""
+    """The distill before it had succeeded, and the cycle ended with it. So it did where the lock of those who
+    tell could not be made."""
     url, _ = posts
     world = Line(tmp_path, f'[monitor]\nwebhook = "{url}"\n')
+    world.distilled(world.lived(11, clarified=2.0))
 
-    def busy(*_: Any) -> None:
-        raise sqlite3.OperationalError("database is locked")
+    def failing(*_: Any) -> None:
+        raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr(alert, "standing", busy)
-        assert alert.tell(world.workspace, world.store) == ["alarms were not told: database is locked"]
+        patched.setattr(of, name, failing)
+        assert alert.tell(world.workspace, world.store) == [f"alarms were not told: {error}"]
     world.close()
 
 
