@@ -130,7 +130,7 @@ class _Rollout:
         """The file's first meta names the session; later ones are of the session it was forked from."""
         if not self.named:
             self.session = text_of(meta.get("id")) or text_of(meta.get("session_id")) or self.session
-            self.sub_agent = "subagent" in table_of(meta.get("source"))
+            self.sub_agent = not table_of(meta.get("source")).keys().isdisjoint(("subagent", "internal"))
             self.named, self.calls.folder = True, text_of(meta.get("cwd"))
             self.inherited.begins(meta, at)
 
