@@ -26,6 +26,7 @@ from cursorbench.sessions.items import (
     ToolUse,
     UserTurn,
 )
+from cursorbench.sessions.opencode_forks import Copies
 from cursorbench.sessions.reading import json_document, list_of, milliseconds, table_of, text_of
 from cursorbench.sessions.seen import Seen
 
@@ -80,6 +81,7 @@ class _Session:
             text_of(table_of(info.get("revert")).get(name)) for name in ("messageID", "partID")
         )
         self.applied: list[tuple[str, tuple[Change, ...]]] = []  # since the message the user went back to
+        self.copies = Copies(seen, self.session, milliseconds(table_of(info.get("time")).get("created")))
         self.asked, self.replayed = "", ""  # a person's last message; the same, if OpenCode's copy is next
 
     def read(self, messages: list[Any]) -> Iterator[Read]:
@@ -125,8 +127,10 @@ class _Session:
             items = self._assistant(info, parts, where)
         else:
             items = iter([(str(number), Quarantined(self.place, "a message of no known role"))])
+        copied = self.copies.told(info, parts, at)
         for key, item in items:
-            if isinstance(item, Quarantined) or self.seen.first(self.session, f"{line} {key}"):
+            fresh = not copied and self.seen.first(self.session, f"{line} {key}")
+            if fresh or isinstance(item, Quarantined):
                 yield item
 
     def _user(
