@@ -47,7 +47,6 @@ _QUIET_BLOCKS = frozenset(
     {"image", "document", "redacted_thinking", "container_upload", "tool_reference", "fallback"}
 )
 _PENDING = 1000  # tool calls without their end
-_UUID_LENGTH, _UUID_DASHES = 36, 4
 
 
 def recognises(_path: Path, head: bytes) -> bool:
@@ -95,12 +94,10 @@ class _Log:
         """The items of a line. One that was read before is remembered and not told again."""
         session, parent = self._whose(line)
         uuid, at = text_of(line.get("uuid")), milliseconds(line.get("timestamp"))
-        unique = len(uuid) == _UUID_LENGTH and uuid.count("-") == _UUID_DASHES  # a fork copies lines
         told = list(self._told(line, {"session": session, "id": uuid, "at": at, "place": place}))
         good = [item for item in told if not isinstance(item, Quarantined)]
-        # what cannot be read must not stand for a good line with its id; Entire blacks ids out, all the same
-        mark = "" if "REDACTED" in uuid else uuid if good else uuid and f"bad {uuid}"
-        if not self._seen.first("" if unique else session, mark):
+        fresh = [self._seen.first(*mark) for mark in said.marks(line, session, bool(good))]
+        if not all(fresh):
             return
         if good:
             yield from self._start(session, parent, line, at, place)

@@ -6,6 +6,7 @@ is in `automatic.py`.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ _ASKED = (
 )
 _ASIDE = "aside_question-"  # what a person asked with /btw while the agent worked, and its answer
 _SIDE_QUESTION = "<system-reminder>This is a side question from the user."
+_UUID = re.compile(r"(?=.{36}\Z)[^-]*(?:-[^-]*){4}")
 _WAITING = 1000  # prompts kept until they are said; a loop of a broken client is no reason to keep more
 
 
@@ -88,6 +90,19 @@ def without_helpers(
             theirs |= {text_of(line.get("uuid"))} - {""}
         else:
             yield one
+
+
+def marks(line: dict[str, Any], session: str, good: bool) -> list[tuple[str, str]]:
+    """What a line is known by, and in which session, "" for all: a fork copies lines.
+
+    Where the SDK makes the fork, copies have ids of their own and name the line's. What cannot be read must
+    not stand for a good line with its id; Entire blacks ids out, all the same.
+    """
+    uuid, source = text_of(line.get("uuid")), table_of(line.get("forkedFrom"))
+    found = [(session, uuid if good else uuid and f"bad {uuid}")]
+    if good and source.get("messageUuid") not in (None, uuid):
+        found.append((text_of(source.get("sessionId")), text_of(source["messageUuid"])))
+    return [("" if _UUID.fullmatch(one) else whose, "" if "REDACTED" in one else one) for whose, one in found]
 
 
 def is_clients(line: dict[str, Any]) -> bool:

@@ -18,8 +18,9 @@ from cursorbench.sessions import codex_told as told
 from cursorbench.sessions import spoken
 from cursorbench.sessions.calls import json_text
 from cursorbench.sessions.codex_calls import KINDS, Calls
+from cursorbench.sessions.codex_forks import Inherited
 from cursorbench.sessions.codex_messages import ITEM, Message, Messages
-from cursorbench.sessions.codex_versions import event_of, ordinal, split
+from cursorbench.sessions.codex_versions import event_of, split
 from cursorbench.sessions.glued import json_lines
 from cursorbench.sessions.items import (
     AgentTurn,
@@ -72,14 +73,15 @@ class _Rollout:
         self.session = found[0] if found else "/".join(path.with_suffix("").parts[-3:])
         self.seen, self.begun, self.named = seen, False, False
         self.model, self.sub_agent, self.stopped = "", False, False
-        self.inherited = 0  # lines below this ordinal are a copy of what its parent did before the sub-agent
+        self.inherited = Inherited()
         self.untimed: dict[bytes, int] = {}  # lines without a time, and how often they came
         self.messages, self.calls = Messages(), Calls()
 
     def line(self, place: Place, value: dict[str, Any]) -> Iterator[Read]:
         """One line. A line that was read before moves the state on and says nothing."""
         kind, payload = split(value)
-        if kind in told.IGNORED_LINES or ordinal(value.get("ordinal")) < self.inherited:
+        at = milliseconds(value.get("timestamp"))
+        if kind in told.IGNORED_LINES or self.inherited.line(value, kind, table_of(payload), at):
             return
         if not kind:
             yield Quarantined(place, "no type")
@@ -89,8 +91,7 @@ class _Rollout:
             yield Quarantined(place, f"{kind} without a payload")
         else:
             if kind == "session_meta":
-                self._names(payload)
-            at = milliseconds(value.get("timestamp"))
+                self._names(payload, at)
             fresh = self.seen.first(self.session, self._line_id(value, at))
             for item in handler(self, payload, place, at, fresh):
                 yield from self._said(item, fresh)
@@ -125,13 +126,13 @@ class _Rollout:
         self.untimed[digest] = self.untimed.get(digest, 0) + 1
         return f"{digest.hex()}#{self.untimed[digest]}"
 
-    def _names(self, meta: dict[str, Any]) -> None:
+    def _names(self, meta: dict[str, Any], at: int | None) -> None:
         """The file's first meta names the session; later ones are of the session it was forked from."""
         if not self.named:
             self.session = text_of(meta.get("id")) or text_of(meta.get("session_id")) or self.session
-            self.sub_agent = "subagent" in table_of(meta.get("source"))
+            self.sub_agent = not table_of(meta.get("source")).keys().isdisjoint(("subagent", "internal"))
             self.named, self.calls.folder = True, text_of(meta.get("cwd"))
-            self.inherited = ordinal(meta.get("subagent_history_start_ordinal"), 0)
+            self.inherited.begins(meta, at)
 
     def _start(self, meta: dict[str, Any], place: Place, at: int | None) -> Iterator[SessionStart]:
         self.begun = True

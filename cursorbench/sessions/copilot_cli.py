@@ -22,7 +22,7 @@ from cursorbench.sessions.calls import (
     edits,
     remember,
 )
-from cursorbench.sessions.copilot_told import IGNORED, automatic, ending, is_log, is_person
+from cursorbench.sessions.copilot_told import IGNORED, automatic, content_of, ending, is_log, is_person
 from cursorbench.sessions.glued import json_lines
 from cursorbench.sessions.items import (
     AgentTurn,
@@ -111,6 +111,7 @@ class _Events:
             where = _Where(agent or self.session, at, place, event, bool(agent))
             self.past.append((event, "", "", ()))
             fresh = self.seen.first(self.session, "" if event == "REDACTED" else event)
+            fresh = fresh and (at is None or self.seen.first("", content_of(kind, at, data)))
             if kind == "session.start" and fresh:
                 yield from self._started(where, data)
             for item in handler(self, data, where):

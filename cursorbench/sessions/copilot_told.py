@@ -7,8 +7,10 @@ The names are those of `session-events.ts` in github/copilot-sdk, and of events 
 from __future__ import annotations
 
 import re
+from hashlib import blake2b
 from typing import Any
 
+from cursorbench.sessions.calls import json_text
 from cursorbench.sessions.items import Automatic, Outcome
 from cursorbench.sessions.reading import list_of, table_of, text_of
 
@@ -70,6 +72,12 @@ _FOOTER = re.compile(r"<[^<>\n]{0,80}\bexit code (-?\d{1,10})>\s*\Z")
 def is_log(head: bytes) -> bool:
     """Whether the first bytes of a file hold events with their data."""
     return bool(_TYPE.search(head) and _DATA.search(head))
+
+
+def content_of(kind: str, at: int, data: dict[str, Any]) -> str:
+    """What an event's copies have, too: VS Code's forks have ids of their own, as has what it truncates."""
+    text = json_text(data)
+    return f"{kind} {at} {blake2b(text.encode(), digest_size=16).hexdigest()}" if text else ""
 
 
 def automatic(message: dict[str, Any]) -> Automatic:

@@ -1,7 +1,7 @@
 """OpenCode: the document that `opencode export SESSION` writes, one session each.
 
-{info, messages: [{info, parts: [...]}]}; a session with a parentID is a sub-agent's. Not for: the files
-OpenCode keeps a running session in, and tokens.
+{info, messages: [{info, parts: [...]}]}, which `opencode_v2` makes of OpenCode 2's; a session with a parentID
+is a sub-agent's. Not for: the files OpenCode keeps a running session in, and tokens.
 """
 
 from __future__ import annotations
@@ -26,15 +26,19 @@ from cursorbench.sessions.items import (
     ToolUse,
     UserTurn,
 )
+from cursorbench.sessions.opencode_forks import Copies
+from cursorbench.sessions.opencode_v2 import info_of, messages_of
 from cursorbench.sessions.reading import json_document, list_of, milliseconds, table_of, text_of
 from cursorbench.sessions.seen import Seen
 
 KIND = "opencode"
 _START = re.compile(rb'\s*(?:\xef\xbb\xbf)?(?:\[\s*)?\{\s*"(?:info|messages|todos)"\s*:')
 _IDS = re.compile(rb'"(?:sessionID|id)"\s*:\s*"ses_|"projectID"\s*:')
-_REJECTED = re.compile(r"(?:Error: )?The user (?:rejected permission to use|dismissed this question)")
+_REJECTED = re.compile(r"(?:Error: )?The user (?:rejected permission to use|(?:dismissed|declined) this )")
 _FEEDBACK = re.compile(r"^The user rejected permission.{0,80}? feedback:\s*(.*)", re.DOTALL)
-_ABORTED = re.compile(r"(?:Error: )?(?:Tool execution aborted|.{0,40}\boperation was aborted)", re.IGNORECASE)
+_ABORTED = re.compile(
+    r"(?:Error: )?(?:Tool execution (?:aborted|interrupted)|.{0,40}\boperation was aborted)", re.IGNORECASE
+)
 _SILENT = {"agent", "compaction", "file", "retry", "snapshot", "step-finish", "step-start"}
 _HIDDEN = {"", "REDACTED"}  # ids that tell nothing: Entire masks what looks like a key
 
@@ -53,7 +57,7 @@ def read(path: Path, seen: Seen) -> Iterator[Read]:
     for one in _sessions(document) if isinstance(document, list) else [document]:
         export = table_of(one)
         if isinstance(export.get("messages"), list) and isinstance(export.get("info", {}), dict):
-            yield from _Session(path, seen, table_of(export.get("info"))).read(export["messages"])
+            yield from _Session(path, seen, info_of(export)).read(messages_of(export))
         else:
             yield Quarantined(Place(str(path)), "not a session with info and messages")
 
@@ -80,6 +84,7 @@ class _Session:
             text_of(table_of(info.get("revert")).get(name)) for name in ("messageID", "partID")
         )
         self.applied: list[tuple[str, tuple[Change, ...]]] = []  # since the message the user went back to
+        self.copies = Copies(seen, self.session, milliseconds(table_of(info.get("time")).get("created")))
         self.asked, self.replayed = "", ""  # a person's last message; the same, if OpenCode's copy is next
 
     def read(self, messages: list[Any]) -> Iterator[Read]:
@@ -125,8 +130,10 @@ class _Session:
             items = self._assistant(info, parts, where)
         else:
             items = iter([(str(number), Quarantined(self.place, "a message of no known role"))])
+        copied = self.copies.told(info, parts, at)
         for key, item in items:
-            if isinstance(item, Quarantined) or self.seen.first(self.session, f"{line} {key}"):
+            fresh = not copied and self.seen.first(self.session, f"{line} {key}")
+            if fresh or isinstance(item, Quarantined):
                 yield item
 
     def _user(

@@ -15,9 +15,17 @@ class Seen:
         """Whether this line is new. A line without an id always is."""
         if not line_id:
             return True
-        digest = blake2b(f"{session}\0{line_id}".encode(errors="replace"), digest_size=8).digest()
-        key = int.from_bytes(digest, "little")
+        key = _key(session, line_id)
         if key in self._known:
             return False
         self._known.add(key)
         return True
+
+    def knows(self, session: str, line_id: str) -> bool:
+        """Whether this line was read; asking leaves it as it is."""
+        return _key(session, line_id) in self._known
+
+
+def _key(session: str, line_id: str) -> int:
+    digest = blake2b(f"{session}\0{line_id}".encode(errors="replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")

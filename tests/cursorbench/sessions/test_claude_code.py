@@ -401,6 +401,30 @@ def test_a_longer_copy_of_a_transcript_tells_only_what_is_new(log: Log) -> None:
     ]
 
 
+def test_forks_of_the_sdk_have_ids_of_their_own(tmp_path: Path) -> None:
+    """Each copy names the line that it is of; a fork of a fork names the fork's."""
+    old, fork, again = (Log(tmp_path / f"{name}.jsonl") for name in ("old", "fork", "again"))
+    for number, (log, mine) in enumerate([(old, "add1"), (fork, "f0f0"), (again, "aaaa")]):
+        uuids = [f"0000000{n}-{mine}-4678-9abc-def012345678" for n in range(3)]
+        told: list[dict[str, Any]] = [{"uuid": uuid, "sessionId": f"s{number}"} for uuid in uuids]
+        if number:
+            for one in told:
+                source = one["uuid"].replace(mine, "add1" if log is fork else "f0f0")
+                one["forkedFrom"] = {"sessionId": f"s{number - 1}", "messageUuid": source}
+        edit = {"type": "tool_use", "id": "t1", "name": "Write", "input": {"file_path": "a", "content": "x"}}
+        log.user("bake it", **told[0])
+        log.add("assistant", message={"role": "assistant", "model": "m", "content": [edit]}, **told[1])
+        block = {"type": "tool_result", "tool_use_id": "t1", "content": "ok"}
+        log.user([block], toolUseResult={"type": "create", "filePath": "a", "content": "x"}, **told[2])
+        log.user(f"and {mine}", sessionId=f"s{number}", uuid=f"00000009-{mine}-4678-9abc-def012345678")
+    for order in ((old, fork, again), (again, fork, old), (fork, old, again)):
+        seen = Seen()
+        items = [item for log in order for item in log.read(seen)]
+        texts = sorted(item.text for item in items if isinstance(item, UserTurn))
+        assert texts == ["and aaaa", "and add1", "and f0f0", "bake it"]
+        assert [item.status for item in items if isinstance(item, Edit)] == ["proposed", "applied"]
+
+
 def test_ids_blacked_out_by_entire_are_no_ids(log: Log) -> None:
     log.call("Bash", {}, "REDACTED").end("x", call="REDACTED").call("Bash", {}, "REDACTED")
     log.user("a", uuid="REDACTED").user("b", uuid="REDACTED")

@@ -276,6 +276,16 @@ def test_sub_agent_and_compaction(path: Path) -> None:
     assert brief(found[1:]) == [("user", "do", "sub_agent"), ("user", "so far", "continuation")]
 
 
+def test_codex_own_threads_are_no_persons(path: Path) -> None:
+    """Of reviews of approvals and of memories: `internal` since 2026, a sub-agent's before."""
+    for source in ({"internal": "guardian"}, {"subagent": {"other": "guardian"}}):
+        meta = line("session_meta", id=SESSION, parent_thread_id="p-1", source=source)
+        found = read(
+            path, meta, said("user", "Assess this.", 1), event("user_message", 2, message="Assess this.")
+        )
+        assert brief(found[1:]) == [("user", "Assess this.", "sub_agent")]
+
+
 def test_what_codex_wrote_itself(path: Path) -> None:
     texts = {
         "<user_shell_command>ls</user_shell_command>": "command",
