@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from cursorbench.sessions.line_ends import code_lines
 from cursorbench.sessions.lines import SIGNIFICANT, Kept, sides_of_diff
 
 HEAD = "head"
@@ -84,7 +85,7 @@ class Survival(msgspec.Struct, frozen=True):
 
 def recognisable(text: str) -> Counter[str]:
     """The lines of a text that can be found again: without indentation, `lines.SIGNIFICANT` characters up."""
-    return Counter(line for raw in text.splitlines() if significant(line := raw.strip()))
+    return Counter(line for raw in code_lines(text) if significant(line := raw.strip()))
 
 
 def significant(line: str) -> bool:
@@ -176,7 +177,7 @@ def _pieces(change: Change) -> tuple[Piece, ...]:
 
 def bare(text: str) -> tuple[str, ...]:
     """The lines that are not blank, without trailing blanks."""
-    return tuple(line for raw in text.splitlines() if (line := raw.rstrip()))
+    return tuple(line for raw in code_lines(text) if (line := raw.rstrip()))
 
 
 def place_of(block: Sequence[str], lines: Sequence[str]) -> int:

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from cursorbench.history.branch import Branch, Changed
 from cursorbench.history.changes import Piece, Units, bare, place_of, significant
 from cursorbench.history.tracked import Tracked, suffix_of
+from cursorbench.sessions.line_ends import code_lines
 from cursorbench.sessions.lines import Kept, persistence
 
 MOVED = 20  # letters and digits a block of lines must have to be known again elsewhere (git's --color-moved)
@@ -111,7 +112,7 @@ def _together(path: str, lines: Counter[str], lost: Sequence[int], branch: Branc
 
 def _blocks(order: Sequence[str], left: Counter[str], text: str) -> Counter[str]:
     """Of the lines `left` those that stand in `text` in blocks as they do in `order`, each once."""
-    lines = [line for raw in text.splitlines() if significant(line := raw.strip())]
+    lines = [line for raw in code_lines(text) if significant(line := raw.strip())]
     places: dict[str, list[int]] = {}
     for n, line in enumerate(lines):
         if line in left:

@@ -27,6 +27,8 @@ from itertools import accumulate, compress
 from operator import add, ne
 from typing import Any
 
+from cursorbench.sessions.line_ends import code_lines
+
 SIGNIFICANT = 8  # fewer non-blank characters than this: the line is too common to be recognised
 _DIFF_LIMIT = 4_000  # beyond so many differing lines a diff costs minutes; the difference is one hunk then,
 _DIFF_STEPS = 5_000_000  # and where lines that are alike take so many pairs to be looked at: half a second
@@ -83,10 +85,10 @@ def persistence_of_all(changes: Sequence[tuple[str, str]], now: str) -> Kept:
     times by ten edits, with one of them left, a line is kept once."""
     if len(changes) == 1:
         return persistence(*changes[0], now)
-    total, left, lines = Kept(), _significant(now.splitlines()), _lines(now)
+    total, left, lines = Kept(), _significant(code_lines(now)), _lines(now)
     taken: _Taken = ({}, {})
     for before, after in changes:
-        was, new = _significant(before.splitlines()), _significant(after.splitlines())
+        was, new = _significant(code_lines(before)), _significant(code_lines(after))
         total += _by_hunk(before, after, lines) if was == new else _by_line(was, new, left, taken)
     return total
 
@@ -175,7 +177,7 @@ def _diff_body(lines: Sequence[str]) -> Iterator[str]:
 
 def _different(*texts: str) -> list[list[str]]:
     """The lines of each text without those that all begin or end with: what is equal counts for nothing."""
-    return _different_lines(*(text.splitlines() for text in texts))
+    return _different_lines(*(code_lines(text) for text in texts))
 
 
 def _different_lines(*split: list[str]) -> list[list[str]]:
@@ -204,7 +206,7 @@ def _significant(lines: Sequence[str]) -> dict[str, int]:
 
 def _lines(text: str) -> list[str]:
     """The lines that are not blank, without trailing blanks, indentation kept."""
-    return [line for line in (raw.rstrip() for raw in text.splitlines()) if line]
+    return [line for line in (raw.rstrip() for raw in code_lines(text)) if line]
 
 
 def _by_hunk(before: str, after: str, now: list[str]) -> Kept:

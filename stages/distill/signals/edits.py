@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from posixpath import normpath
 
+from cursorbench.sessions.line_ends import code_lines
 from cursorbench.sessions.lines import changed, sides_of_diff, written
 from stages.distill.order import in_order
 from stages.records import Event
@@ -205,7 +206,7 @@ def _changes(edits: Sequence[_Edit], undone: set[_Edit]) -> dict[str, tuple[Chan
 
 def _text(text: str) -> int:
     """The same for texts that are not `changed`."""
-    return hash("\n".join(line for raw in text.splitlines() if (line := raw.rstrip())))
+    return hash("\n".join(line for raw in code_lines(text) if (line := raw.rstrip())))
 
 
 def _net(changes: list[Change]) -> list[Change]:
@@ -239,7 +240,7 @@ def _without(text: str, drop: Counter[str]) -> str:
         return text
     left = drop.copy()
     kept = []
-    for line in text.splitlines():
+    for line in code_lines(text):
         if left[line.rstrip()] > 0:
             left[line.rstrip()] -= 1
         else:

@@ -39,6 +39,19 @@ def test_undone() -> None:
     assert kept.rate == 0.0
 
 
+@pytest.mark.parametrize("blank", ["\f", "\v", "\x1c", "\x85", "\u2028"])
+def test_a_blank_within_a_line_does_not_end_it(blank: str) -> None:
+    """Cut there, the change fell into pieces of under eight characters, and nothing of it was lost."""
+    after = BEFORE.replace("result - price", f"result{blank}+{blank}price")
+    assert persistence(BEFORE, after, BEFORE) == Kept(added=1, deleted=1)
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_the_ends_of_lines_are_no_part_of_them(end: str) -> None:
+    told = (text.replace("\n", end) for text in (BEFORE, AFTER))
+    assert persistence(*told, AFTER) == Kept(added=1, added_kept=1, deleted=1, deleted_kept=1)
+
+
 def test_rewritten_line_keeps_only_the_deletion() -> None:
     now = BEFORE.replace("result - price", "result + price * 2")
     assert persistence(BEFORE, AFTER, now).rate == 0.5

@@ -31,6 +31,9 @@ MENDED = BEFORE.replace("round(amount)", "round(amount * (1 + TAX_RATE))")
 BITS = BEFORE.replace(
     "    return round(amount)", "    t = (\n    amount\n    +\n    0.2\n    )\n    return t"
 )
+BLANKS = BEFORE.replace(
+    "    return round(amount)", LOST.replace("    ", "  \f  ").replace(" + ", "\f+\f").replace(" = ", "\f=\f")
+)
 NOTE, LINE = "# total of the prices, see below\n", "    amount = sum(prices)\n"
 PADDING = "".join(f"# the total of the prices is computed below, step {n}\n" for n in range(10))
 PLAN = "".join(f"- what was changed in step {n} of this work\n" for n in range(40))
@@ -95,6 +98,7 @@ WAYS = {
     "wrong, with an apology": Way(
         -0.43, [applied(BEFORE, WRONG), later(MENDED)], "Sorry. I am sorry if this is not right.", 70
     ),
+    "form feeds for blanks in the wrong edit": Way(-0.38, [applied(BEFORE, BLANKS), later(MENDED)]),
     "question without its mark": Way(0.12, answer=ASK.replace("?", "."), tokens=8),
     "question behind 200 characters": Way(-0.51, answer=ASK + 5 * FILLER, tokens=USUAL),
     "question behind 2,100 characters": Way(-1.17, answer=ASK + 42 * FILLER, tokens=500),
@@ -206,6 +210,7 @@ def test_what_does_not_pay(rewards: dict[str, float]) -> None:
             assert rewards[way] < rewards["wrong"], way
         if way.startswith("question behind"):
             assert rewards[way] < rewards["question"], way
+    assert rewards["form feeds for blanks in the wrong edit"] == rewards["wrong"]
     assert min(rewards, key=lambda way: rewards[way]) == "broken call"
 
 
