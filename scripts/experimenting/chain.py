@@ -17,6 +17,7 @@ that was cut short is lived again from the spool before it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -199,7 +200,7 @@ class Chain:
         edge = Edge(workspace, Checkpoint(served.digest, served.path), key, SERVICE)
         try:
             assert self._engine is not None
-            use = live_a_day(edge, self._engine, traffic).to_json()
+            use = live_a_day(edge, self._engine, traffic, _sampling(setup, number)).to_json()
         finally:
             edge.close()
         _write(told, use)
@@ -253,6 +254,12 @@ class Chain:
             self._engine = self._start(workspace, folder)
         elif getattr(self._engine, "checkpoint_dir", None) != folder:
             self._engine.load_weights(folder)
+
+
+def _sampling(setup: Setup, number: int) -> int:
+    """The seed of a day's answers: another one for each chain and day, whenever and beside what it runs."""
+    named = f"{setup.name} {setup.seed} {number}"
+    return int.from_bytes(hashlib.blake2b(named.encode(), digest_size=4).digest(), "big")
 
 
 def _live(workspace: Workspace, store: Store) -> Artifact:

@@ -79,10 +79,12 @@ class Waves:
 
     Args:
         names: of all sessions that will ask.
+        seed: what the day's answers are sampled with, whatever the engine has answered before.
     """
 
-    def __init__(self, engine: Engine, names: Sequence[str]) -> None:
+    def __init__(self, engine: Engine, names: Sequence[str], seed: int) -> None:
         self._engine = engine
+        self._fresh_seed: int | None = seed
         self._active = set(names)
         self._waiting: list[_Waiting] = []
         self._changed = asyncio.Event()
@@ -108,7 +110,9 @@ class Waves:
                 continue
             wave = sorted(self._waiting, key=lambda one: one.name)
             self._waiting = []
-            answers = await asyncio.to_thread(self._engine.chat, [one.request for one in wave])
+            batch, seed = [one.request for one in wave], self._fresh_seed
+            self._fresh_seed = None
+            answers = await asyncio.to_thread(self._engine.chat, batch, seed=seed)
             for one, answer in zip(wave, answers, strict=True):
                 one.future.set_result(answer)
 

@@ -64,19 +64,22 @@ class _Editor:
             raise UsageError(f"an event was rejected: {found['rejected'][0]}")
 
 
-def live_a_day(edge: Edge, engine: Engine, traffic: Traffic) -> Summary:
-    """Let the population live `traffic.day`; everything is in the edge's spool when this returns."""
+def live_a_day(edge: Edge, engine: Engine, traffic: Traffic, seed: int) -> Summary:
+    """Let the population live `traffic.day`; everything is in the edge's spool when this returns.
+
+    `seed` is of what the engine samples.
+    """
     planned = day_of(traffic.split, traffic.seed, traffic.users, traffic.requests, traffic.day)
     sessions: dict[str, list[Case]] = {}
     for cases in planned:
         for case in cases:
             sessions.setdefault(f"{case.person.id}-{case.session}", []).append(case)
     edge.admit(sorted({cases[0].person.id for cases in sessions.values()}))
-    return asyncio.run(_live(edge, engine, traffic, sessions))
+    waves = Waves(engine, list(sessions), seed)
+    return asyncio.run(_live(edge, waves, traffic, sessions))
 
 
-async def _live(edge: Edge, engine: Engine, traffic: Traffic, sessions: Mapping[str, list[Case]]) -> Summary:
-    waves = Waves(engine, list(sessions))
+async def _live(edge: Edge, waves: Waves, traffic: Traffic, sessions: Mapping[str, list[Case]]) -> Summary:
     with scratch() as root:
         worlds: list[World] = []
 

@@ -32,8 +32,10 @@ class _Names:
 
     def __init__(self) -> None:
         self.waves: list[list[str]] = []
+        self.seeds: list[int | None] = []
 
     def chat(self, batch: Sequence[ChatRequest], *, seed: int | None = None) -> list[dict[str, Any]]:
+        self.seeds.append(seed)
         self.waves.append([str(request.messages[0]["content"]) for request in batch])
         return [{"text": name} for name in self.waves[-1]]
 
@@ -51,7 +53,7 @@ def test_a_wave_is_answered_when_all_wait_and_never_by_the_clock() -> None:
 
     async def day(delays: dict[str, float]) -> list[list[str]]:
         engine.waves = []
-        waves = Waves(engine, list(turns))
+        waves = Waves(engine, list(turns), seed=5)
         async with asyncio.TaskGroup() as tasks:
             for name, delay in delays.items():
                 tasks.create_task(live(waves, name, delay))
@@ -61,6 +63,7 @@ def test_a_wave_is_answered_when_all_wait_and_never_by_the_clock() -> None:
     one = asyncio.run(day({"a": 0.0, "b": 0.02, "c": 0.0, "d": 0.0, "e": 0.01}))
     two = asyncio.run(day({"e": 0.0, "d": 0.02, "c": 0.01, "b": 0.0, "a": 0.0}))
     assert one == two == [["a0", "b0", "c0", "d0", "e0"], ["a1", "c1", "d1"], ["a2"]]
+    assert engine.seeds == 2 * [5, None, None], "a day begins anew, whatever the engine answered before"
 
 
 def test_service_time_is_that_of_the_tokens_alone() -> None:

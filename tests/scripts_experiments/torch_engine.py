@@ -18,6 +18,7 @@ class TorchEngine:
 
     def __init__(self, checkpoint_dir: Path) -> None:
         self.loads: list[Path] = []
+        self._random = torch.get_rng_state()
         self.load_weights(checkpoint_dir)
 
     def load_weights(self, checkpoint_dir: Path) -> None:
@@ -30,7 +31,9 @@ class TorchEngine:
     @torch.no_grad()
     def chat(self, batch: Sequence[ChatRequest], *, seed: int | None = None) -> list[dict[str, Any]]:
         """See `InProcessEngine.chat`."""
-        torch.manual_seed(0 if seed is None else seed)
+        torch.set_rng_state(self._random)  # its own, as of an engine in a process of its own
+        if seed is not None:
+            torch.manual_seed(seed)
         prompts = [
             self.tokenizer.apply_chat_template(
                 list(one.messages), tools=list(one.tools), add_generation_prompt=True, return_dict=False
@@ -43,6 +46,7 @@ class TorchEngine:
             **padded, do_sample=True, top_k=0, top_p=1.0, temperature=1.0, max_new_tokens=limit,
             output_logits=True, return_dict_in_generate=True,
         )  # fmt: skip
+        self._random = torch.get_rng_state()
         start = padded["input_ids"].shape[1]
         logp = torch.stack(made.logits, 1).log_softmax(-1)
         return [
