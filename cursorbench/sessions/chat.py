@@ -15,7 +15,7 @@ import msgspec
 from cursorbench.sessions import calls, responses_items, spoken
 from cursorbench.sessions.calls import Arguments, Call, Open, Result, arguments_of, changes_of, edits
 from cursorbench.sessions.definitions import Checked, Definitions
-from cursorbench.sessions.items import AgentTurn, Outcome, Place, Read, Status, ToolEnd, ToolUse
+from cursorbench.sessions.items import AgentTurn, Automatic, Outcome, Place, Read, Status, ToolEnd, ToolUse
 from cursorbench.sessions.reading import list_of, table_of, text_of
 from cursorbench.sessions.records import first_text, json_text
 from cursorbench.sessions.refusals import refusal
@@ -29,17 +29,21 @@ _DISTINCT = 8  # characters; shorter ids ("call_0") are given again and again
 
 
 class Message(msgspec.Struct):
-    """One message, whatever the API: `role` is system, user, assistant or tool."""
+    """One message, whatever the API: `role` is system, user, assistant or tool.
+
+    `automatic`: why no person wrote it, where the log's fields tell.
+    """
 
     role: str
     text: str = ""
     thinking: str = ""
     calls: list[Call] = []
     results: list[Result] = []
+    automatic: Automatic = ""
 
     def key(self) -> str:
         """Equal for the same message however it is repeated."""
-        calls = [f"{call.id}\0{call.name}\0{call.arguments.text}" for call in self.calls]
+        calls = [f"{call.id}\0{call.name}\0{call.arguments.written()}" for call in self.calls]
         results = [f"{result.id}\0{result.text}" for result in self.results]
         return "\1".join([self.role, self.text.strip(), *calls, "\2", *results])
 
@@ -236,7 +240,7 @@ class Conversation:
             if result.id not in own:
                 yield from self.result(session, result, at, place)
         if message.role == "user" and (message.text or not message.results):
-            yield from spoken.turns(message.text, session=session, at=at, place=place)
+            yield from spoken.turns(message.text, message.automatic, session=session, at=at, place=place)
         if message.role == "assistant":
             # an answer that only calls is told for its id, model and times
             if message.text or message.thinking or not message.calls or told.id or told.model:

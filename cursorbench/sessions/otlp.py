@@ -6,7 +6,7 @@ one document. Not for: metrics, protobuf.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -53,6 +53,25 @@ def exported(export: dict[str, Any]) -> Iterator[Record | None]:
                         yield _span(record, common)
                     else:
                         yield _log(record, common)
+
+
+def in_time(found: Iterable[Record | None]) -> Iterator[Record | None]:
+    """The records of an export in the order in which they ended.
+
+    It lists them by the library that told them, an agent's tools before or behind the model's calls.
+    """
+    ends, last = list[tuple[float, Record | None]](), 0.0
+    for record in found:
+        last = _ended(record, last)
+        ends.append((last, record))
+    yield from (record for _, record in sorted(ends, key=lambda one: one[0]))
+
+
+def _ended(record: Record | None, before: float) -> float:
+    """When a record was whole, as exporters order them; one without a time stays where it is."""
+    if record is None or record.at is None:
+        return before
+    return record.at + (record.duration_ms or 0 if record.is_span else 0)
 
 
 def attributes_of(entries: object) -> dict[str, Any]:
