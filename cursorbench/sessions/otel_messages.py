@@ -8,6 +8,7 @@ attributes of their own. For `otel`.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -27,6 +28,8 @@ _CALL = re.compile(r"tool_calls\.([0-9]{1,4})\.(?:tool_call\.)?(?:function\.)?(i
 _PART = re.compile(r"contents\.([0-9]{1,4})\.message_content\.(type|text)")
 _BLOCKS = {"type", "text", "toolUse", "toolResult", "reasoningContent", "image", "document"}
 _FIELDS = ("content", "tool_calls", "id", "role")
+_LIST = re.compile(r'\s*\[\s*\{\s*"(?:role|parts|content)"\s*:')
+_BETWEEN = re.compile(r"[\s,]*")
 
 
 def messages(value: object, role: str) -> list[Message]:
@@ -34,6 +37,8 @@ def messages(value: object, role: str) -> list[Message]:
     if isinstance(value, str):
         text, value = value, _json(value)
         if isinstance(value, str):
+            if _LIST.match(text):
+                return messages(_whole(text), role)
             return [Message(role, text=text)] if text else []
     found = []
     for entry in value if isinstance(value, list) else [value]:
@@ -42,6 +47,21 @@ def messages(value: object, role: str) -> list[Message]:
         elif (told := table_of(entry)) and (message := message_of({"role": role, **told})) is not None:
             found.append(message)
     return found
+
+
+def _whole(text: str) -> list[Any]:
+    """The entries of a list in JSON that was cut off at a limit for attributes, VS Code's 64,000 characters.
+
+    Such a list is no person's text, and its last entry no message.
+    """
+    found, decoder, at = [], json.JSONDecoder(), text.index("[") + 1
+    while True:
+        at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # matches the empty string
+        try:
+            entry, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return found
+        found.append(entry)
 
 
 def texts(told: dict[str, Any]) -> tuple[list[Message], list[Message]]:

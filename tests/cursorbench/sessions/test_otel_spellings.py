@@ -96,6 +96,22 @@ def test_json_that_a_person_wrote_stays_theirs(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("end", ["...[truncated, original 70000 chars]", ""])
+def test_messages_that_were_cut_off_at_a_limit(tmp_path: Path, end: str) -> None:
+    """The text of the list was a person's message, of each call of the model another one."""
+
+    def told(role: str, words: str) -> dict[str, Any]:
+        return {"role": role, "parts": [{"type": "text", "content": words}]}
+
+    asked = json.dumps([told("system", "be kind"), told("user", "fix"), told("assistant", "so?")])
+    answered = json.dumps([told("assistant", "fixed")])
+    spans = [
+        span({**CHAT, "gen_ai.input.messages": asked[:-cut] + end, "gen_ai.output.messages": answered})
+        for cut in (3, 9)
+    ]
+    assert said(read(tmp_path, spans)) == [("UserTurn", "fix"), ("AgentTurn", "fixed")]
+
+
 def test_a_session_in_bedrocks_blocks(tmp_path: Path) -> None:
     """Strands: the tool's span tells in message events what it was asked and gave."""
     use = {"toolUse": {"toolUseId": "tooluse_1234", "name": "edit", "input": ARGUMENTS}}
