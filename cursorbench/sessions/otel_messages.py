@@ -25,6 +25,7 @@ _INDEXED = {
     ),
 }
 _CALL = re.compile(r"tool_calls\.([0-9]{1,4})\.(?:tool_call\.)?(?:function\.)?(id|name|arguments)")
+_USE = re.compile(r"contents\.([0-9]{1,4})\.tool_call\.(?:function\.)?(id|name|arguments)")
 _PART = re.compile(r"contents\.([0-9]{1,4})\.message_content\.(type|text)")
 _BLOCKS = {"type", "text", "toolUse", "toolResult", "reasoningContent", "image", "document"}
 _FIELDS = ("content", "tool_calls", "id", "role")
@@ -87,17 +88,29 @@ def _indexed(told: dict[str, Any], which: str) -> list[Message]:
             entry.setdefault("\0calls", {}).setdefault(int(inner[1]), {})[inner[2]] = value
         elif inner := _PART.fullmatch(parts[2]):
             entry.setdefault("\0parts", {}).setdefault(int(inner[1]), {})[inner[2]] = value
+        elif inner := _USE.fullmatch(parts[2]):
+            entry.setdefault("\0uses", {}).setdefault(int(inner[1]), {})[inner[2]] = value
         else:
             entry[parts[2]] = value
     role = "user" if which == "prompt" else "assistant"
-    told_of = []
-    for _, entry in sorted(found.items()):
-        calls, parts_ = (
-            [one for _, one in sorted(entry.pop(name, {}).items())] for name in ("\0calls", "\0parts")
-        )
-        content = blocks(entry.get("content")) or parts_
-        told_of.append(message_of({"role": role, **entry, "tool_calls": calls, "content": content}))
+    told_of = [_of_fields(entry, role) for _, entry in sorted(found.items())]
     return [message for message in told_of if message is not None]
+
+
+def _of_fields(entry: dict[str, Any], role: str) -> Message | None:
+    """A message of its fields.
+
+    OpenInference has a call once more among the parts, for their order, and what a tool gave an Anthropic
+    model under the role `user`.
+    """
+    calls, parts, uses = (
+        [one for _, one in sorted(entry.pop(name, {}).items())] for name in ("\0calls", "\0parts", "\0uses")
+    )
+    parts = [one for one in parts if one.get("type") != "tool_use"]
+    content, result = blocks(entry.get("content")), text_of(entry.get("tool_call_id"))
+    if result and entry.get("role") == "user":
+        content = [{"type": "tool_result", "tool_use_id": result, "content": content}, *parts]
+    return message_of({"role": role, **entry, "tool_calls": calls or uses, "content": content or parts})
 
 
 def message_of_event(record: Record, role: str) -> Message | None:

@@ -227,8 +227,13 @@ def told_once(result: str = "ok") -> list[tuple[str, ...]]:
     return [*first, ("ToolEnd", result), ("AgentTurn", "fixed")]
 
 
-def test_messages_of_openinference(tmp_path: Path) -> None:
-    """No attribute of theirs is a `gen_ai.` one; the spans vanished uncounted."""
+@pytest.mark.parametrize("client", ["openai", "anthropic"])
+def test_messages_of_openinference(tmp_path: Path, client: str) -> None:
+    """No attribute of theirs is a `gen_ai.` one; the spans vanished uncounted.
+
+    Of Anthropic's client a call stands twice in a message, and what a tool gave is under the role `user`: it
+    was a call without a name, and a person's message.
+    """
     call = {
         "tool_calls.0.tool_call.id": "call_abcdefgh",
         "tool_calls.0.tool_call.function.name": "str_replace",
@@ -241,6 +246,13 @@ def test_messages_of_openinference(tmp_path: Path) -> None:
     }
     looks = {"role": "assistant", "content": "let me see", **call}
     result = {"role": "tool", "content": "done", "tool_call_id": "call_abcdefgh"}
+    if client == "anthropic":
+        text = {"message_content.type": "text", "message_content.text": "let me see"}
+        ordered = [text, {"message_content.type": "tool_use"}]
+        looks = {f"contents.{n}.{key}": one for n, of in enumerate(ordered) for key, one in of.items()}
+        looks |= {"role": "assistant", **call}
+        looks |= {key.replace("tool_calls.0", "contents.1"): one for key, one in call.items()}
+        result["role"] = "user"
 
     def told(which: str, *messages: dict[str, str]) -> dict[str, str]:
         listed = enumerate(messages)
