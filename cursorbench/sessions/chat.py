@@ -125,6 +125,8 @@ def _add(message: Message, part: dict[str, Any]) -> None:
     elif not kind and isinstance(block := part.get("toolResult"), dict):
         one, wrong = text_of(block.get("toolUseId")), block.get("status") == "error"
         message.results.append(Result(one, plain_text(block.get("content")), wrong))
+    elif kind in _TEXT and isinstance(part.get("content"), list):  # a whole message's, as VS Code wrote it
+        content_of(message, part["content"])
     elif kind in _TEXT:
         text = first_text(part, "text", "content", "refusal")
         message.text = "\n".join(filter(None, [message.text, text]))

@@ -92,6 +92,29 @@ def test_two_messages_of_a_person_are_one_session_and_said_once(tmp_path: Path, 
     assert [one.status for one in only(items, Edit)] == ["proposed", "applied"]
 
 
+def test_anthropics_blocks_as_the_content_of_a_text(tmp_path: Path) -> None:
+    """Of versions up to April 2026: a person's words were lost, and each result was an empty message."""
+
+    def text(blocks: list[Any]) -> dict[str, Any]:
+        return {"type": "text", "content": blocks}
+
+    call = {"type": "tool_use", "id": "toolu_abcdefgh", "name": "read_file", "input": {"filePath": "/w/a.py"}}
+    given = {
+        "type": "tool_result",
+        "tool_use_id": "toolu_abcdefgh",
+        "content": [{"type": "text", "text": "1"}],
+    }
+    history = [
+        message("user", text([{"type": "text", "text": WRAPPED}])),
+        message("assistant", text([{"type": "text", "text": "let me see"}, call])),
+        message("user", text([given])),
+    ]
+    items = read(tmp_path, [span(chat("r", history, message("assistant", "fixed")))])
+    assert persons(items) == [BARE]
+    assert [one.text for one in only(items, AgentTurn)] == ["let me see", "fixed"]
+    assert [(one.id, one.text) for one in only(items, ToolEnd)] == [("toolu_abcdefgh", "1")]
+
+
 @pytest.mark.parametrize(
     "told",
     [
