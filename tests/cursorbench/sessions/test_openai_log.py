@@ -165,6 +165,31 @@ def test_streams_add_up(path: Path) -> None:
     assert [(one.id, one.arguments) for one in items if isinstance(one, ToolUse)] == [("call_1", "{}")]
 
 
+def piece(given: str, one: str = "", name: str = "", **index: int) -> dict[str, Any]:
+    return {
+        **index,
+        **({"id": one} if one else {}),
+        "function": {"arguments": given, **({"name": name} if name else {})},
+    }
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [piece('{"a":', "c1", "run"), piece("1}"), piece("{}", "c2", "run")],  # Gemini: no index
+        [piece('{"a":1}', "c1", "run", index=0), piece("{}", "c2", "run", index=0)],  # or always the same
+        # vLLM: another id with each piece
+        [piece('{"a":', "c1", "run", index=0), piece("1}", "x", index=0), piece("{}", "c2", "run", index=1)],
+    ],
+)
+def test_calls_of_a_stream_without_places_of_their_own(path: Path, pieces: list[dict[str, Any]]) -> None:
+    """They were one call, whose arguments did not parse."""
+    chunks = [{"id": "r", "choices": [{"index": 0, "delta": {"tool_calls": [one]}}]} for one in pieces]
+    items = read(path, {"request": request(ASK), "response": chunks})
+    calls = [(one.id, one.arguments, one.invalid) for one in items if isinstance(one, ToolUse)]
+    assert calls == [("c1", '{"a":1}', ""), ("c2", "{}", "")]
+
+
 def test_completions_of_text(path: Path) -> None:
     asked = {"model": "m", "prompt": "def f", "suffix": "", "max_tokens": 5}
     answered = {"id": "cmpl-1", "model": "m", "choices": [{"text": "():"}]}
