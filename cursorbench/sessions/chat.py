@@ -22,8 +22,11 @@ from cursorbench.sessions.refusals import refusal
 from cursorbench.sessions.seen import Seen
 
 _TEXT = {"text", "input_text", "output_text", "refusal", ""}
-_CALL = {"tool_call", "function_call", "tool_use", "custom_tool_call"}
-_RESULT = {"tool_call_response", "tool_result", "function_call_output", "custom_tool_call_output"}
+_AT_SERVICE = ("server_tool_call", "server_tool_call_response")  # what they tell is in a field of their name
+_CALL = {"tool_call", "function_call", "tool_use", "custom_tool_call", _AT_SERVICE[0]}
+_RESULT = {
+    "tool_call_response", "tool_result", "function_call_output", "custom_tool_call_output", _AT_SERVICE[1],
+}  # fmt: skip
 _THINKING = {"reasoning", "thinking"}
 _DISTINCT = 8  # characters; shorter ids ("call_0") are given again and again
 
@@ -108,7 +111,7 @@ def _add(message: Message, part: dict[str, Any]) -> None:
         _add_call(message, part)
     elif kind in _RESULT:
         one = first_text(part, "tool_use_id", "call_id", "id")
-        names = ("response", "result", "output", "content")
+        names = ("response", "result", "output", "content", _AT_SERVICE[1])
         given = next((part[name] for name in names if part.get(name) is not None), "")
         wrong = part.get("is_error") is True
         message.results.append(Result(one, plain_text(given), wrong))
@@ -133,7 +136,7 @@ def _add(message: Message, part: dict[str, Any]) -> None:
 
 
 def _add_call(message: Message, call: dict[str, Any]) -> None:
-    given = call.get("arguments", call.get("input"))
+    given = call.get("arguments", call.get("input", call.get(_AT_SERVICE[0])))
     if call.get("type") in ("custom", "custom_tool_call") and isinstance(given, str):
         arguments = Arguments(text=calls.json_text(given))  # free text by its kind, no JSON
     else:
@@ -238,6 +241,7 @@ class Conversation:
         offered: bool = False,
     ) -> Iterator[Read]:
         own = {call.id for call in message.calls}  # called and ended in one message, by the service itself
+        ended = {result.id for result in message.results}
         for result in message.results:
             if result.id not in own:
                 yield from self.result(session, result, at, place)
@@ -252,7 +256,8 @@ class Conversation:
                     duration_ms=told.duration_ms, span=told.span,
                 )  # fmt: skip
             for call in message.calls:
-                fit = tools.check(call.name, call.arguments.text, offered=offered) if tools else ""
+                offers = tools if tools and call.id not in ended else None  # nobody offers the service's
+                fit = offers.check(call.name, call.arguments.text, offered=offered) if offers else ""
                 yield from self.call(session, call, at, place, "" if call.arguments.invalid else fit)
             for result in message.results:
                 if result.id in own:

@@ -227,6 +227,27 @@ def told_once(result: str = "ok") -> list[tuple[str, ...]]:
     return [*first, ("ToolEnd", result), ("AgentTurn", "fixed")]
 
 
+def test_a_tool_that_the_service_ran(tmp_path: Path) -> None:
+    """Since 1.40 of the conventions; it was in no item."""
+    about = {"id": "srv_abcdefgh", "name": "code_interpreter"}
+    ran = {"type": "server_tool_call", **about, "server_tool_call": {"type": "code", "code": "1+1"}}
+    gave = {"type": "server_tool_call_response", "id": "srv_abcdefgh"}
+    gave["server_tool_call_response"] = {"type": "code", "output": "2"}
+    answer = [{"role": "assistant", "parts": [ran, gave, {"type": "text", "content": "2"}]}]
+    offers = json.dumps([{"type": "function", "name": "ls", "parameters": {}}])
+    told = {**CHAT, "gen_ai.output.messages": json.dumps(answer), "gen_ai.tool.definitions": offers}
+    items = read(tmp_path, [span(told)])
+    (use,) = only(items, ToolUse)
+    assert (use.id, use.name, json.loads(use.arguments)["code"]) == (
+        "srv_abcdefgh",
+        "code_interpreter",
+        "1+1",
+    )
+    assert (use.invalid, use.checked) == ("", "")
+    (end,) = only(items, ToolEnd)
+    assert (end.id, end.outcome, json.loads(end.text)["output"]) == ("srv_abcdefgh", "ok", "2")
+
+
 @pytest.mark.parametrize("client", ["openai", "anthropic"])
 def test_messages_of_openinference(tmp_path: Path, client: str) -> None:
     """No attribute of theirs is a `gen_ai.` one; the spans vanished uncounted.
