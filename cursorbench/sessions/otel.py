@@ -19,7 +19,7 @@ from cursorbench.sessions.chat import Answer, Conversation, Message, plain_text
 from cursorbench.sessions.definitions import KnownDefinitions
 from cursorbench.sessions.items import AgentTurn, Feedback, Place, Quarantined, Read
 from cursorbench.sessions.otel_messages import blocks, message_of_event, messages, texts
-from cursorbench.sessions.otlp import ENVELOPES, Record, event_of, exported, in_time
+from cursorbench.sessions.otlp import Record, event_of, exported, in_time, is_export
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
 from cursorbench.sessions.records import first_objects, first_text, number, opening, records
 from cursorbench.sessions.seen import Seen
@@ -49,9 +49,7 @@ _MORE = 4096  # different messages of one span that come as records of their own
 
 def recognises(path: Path, head: bytes) -> bool:
     """An OTLP export among the first lines, or one that is longer than the head."""
-    return _HEAD.match(head) is not None or any(
-        isinstance(one.get(name), list) for one in first_objects(head) for name in ENVELOPES
-    )
+    return _HEAD.match(head) is not None or any(map(is_export, first_objects(head)))
 
 
 def read(path: Path, seen: Seen) -> Iterator[Read]:
@@ -62,7 +60,7 @@ def read(path: Path, seen: Seen) -> Iterator[Read]:
             yield found
             continue
         place, export = found
-        if not any(isinstance(export.get(name), list) for name in ENVELOPES):
+        if not is_export(export):
             yield Quarantined(place, "not an OTLP export")
             continue
         for record in in_time(exported(export)):

@@ -1,7 +1,8 @@
 """OTLP as JSON: spans, their events and log records with their attributes as plain values.
 
 For `otel`. Files are what the collector's file exporter or any OTLP/JSON client writes: one export a line, or
-one document. Not for: metrics, protobuf.
+one document. So are the lines of `github.copilot.chat.otel.outfile`, which are the spans, log records and
+metrics of JavaScript's SDK as it has them. Not for: metrics, protobuf.
 """
 
 from __future__ import annotations
@@ -40,8 +41,17 @@ class Record(msgspec.Struct, kw_only=True):
     events: list[Record] = []
 
 
+def is_export(record: dict[str, Any]) -> bool:
+    """Whether a file's JSON object is an export, or a span, a log record or metrics of JavaScript's SDK."""
+    plain = isinstance(record.get("hrTime"), list) or isinstance(record.get("scopeMetrics"), list)
+    return plain or _is_plain(record) or any(isinstance(record.get(name), list) for name in ENVELOPES)
+
+
 def exported(export: dict[str, Any]) -> Iterator[Record | None]:
-    """The records of one export, None for what is no record. Metrics are passed over."""
+    """The records of one export, None for what is no record. Metrics and the SDK's logs are not told."""
+    if _is_plain(export):
+        yield _plain(export)
+        return
     for outer, middle, inner in _SIGNALS:
         for resource in list_of(export.get(outer)):
             common = attributes_of(table_of(table_of(resource).get("resource")).get("attributes"))
@@ -130,6 +140,31 @@ def _span(span: dict[str, Any], common: dict[str, Any]) -> Record:
         own, at = attributes_of(event.get("attributes")), _time(event, "timeUnixNano")
         record.events.append(event_of(record, text_of(event.get("name")), own, at))
     return record
+
+
+def _is_plain(record: dict[str, Any]) -> bool:
+    return isinstance(record.get("startTime"), list) and isinstance(record.get("attributes"), dict)
+
+
+def _plain(span: dict[str, Any]) -> Record:
+    """A span of JavaScript's SDK: its times are [seconds, nanoseconds], its attributes a table."""
+    resource = table_of(span.get("resource"))
+    pairs = [
+        one for one in list_of(resource.get("_rawAttributes")) if isinstance(one, list) and len(one) == 2
+    ]
+    common = table_of(resource.get("attributes")) or {text_of(key): value for key, value in pairs}
+    events = [
+        {**one, "timeUnixNano": _nanoseconds(one.get("time"))}
+        for one in map(table_of, list_of(span.get("events")))
+    ]
+    times = {f"{name}UnixNano": _nanoseconds(span.get(name)) for name in ("startTime", "endTime")}
+    return _span({**span, **table_of(span.get("_spanContext")), **times, "events": events}, common)
+
+
+def _nanoseconds(time: object) -> int | None:
+    if isinstance(time, list) and len(time) == 2 and all(type(part) is int for part in time):
+        return int(time[0]) * 10**9 + int(time[1])
+    return None
 
 
 def event_of(span: Record, name: str, own: dict[str, Any], at: int | None) -> Record:

@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from cursorbench.sessions.items import AgentTurn, Edit, Read, SessionStart, ToolEnd, ToolUse, UserTurn
+from cursorbench.sessions import kinds
+from cursorbench.sessions.items import (
+    AgentTurn,
+    Edit,
+    Quarantined,
+    Read,
+    SessionStart,
+    ToolEnd,
+    ToolUse,
+    UserTurn,
+)
 from tests.cursorbench.sessions.test_otel_spellings import only, read, span
 
 ARGUMENTS = {"filePath": "/w/a.py", "oldString": "1", "newString": "2"}
@@ -150,3 +160,48 @@ def test_arguments_that_the_client_cut_are_no_fault_of_the_agent(tmp_path: Path)
     given = json.dumps(ARGUMENTS)[:-9] + "...[truncated, original 70000 chars]"
     items = read(tmp_path, [span(tool(**{"gen_ai.tool.call.arguments": given}))])
     assert [(one.arguments, one.invalid) for one in only(items, ToolUse)] == [(given, "")]
+
+
+def line(told: dict[str, Any], start: int, **more: Any) -> dict[str, Any]:
+    """A span as the client's file has it."""
+    resource = {"attributes": {"service.name": "copilot-chat", "service.version": "0.52.0"}}
+    return {
+        "traceId": "tr",
+        "spanId": f"sp{start}",
+        "name": "x",
+        "startTime": [1_700_000_000 + start, 250_000_000],
+        "endTime": [1_700_000_001 + start, 250_000_000],
+        "attributes": told,
+        "status": {"code": 1},
+        "events": [{"name": "user_message", "attributes": {}, "time": [1_700_000_000, 0]}],
+        "resource": resource,
+        **more,
+    }
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_the_file_that_the_client_writes_itself(tmp_path: Path, private: bool) -> None:
+    """It was a file of no known kind. `private`: the SDK's own fields, as some versions have them."""
+    first = message("user", WRAPPED)
+    spans = [
+        line(chat("r-1", [first], message("assistant", "let me see")), 1),
+        line(tool(), 3, status={"code": 2}),
+        line(agent(BARE, "let me see"), 0),
+    ]
+    if private:
+        for one in spans:
+            one["_spanContext"] = {name: one.pop(name) for name in ("traceId", "spanId")}
+            one["resource"] = {
+                "_rawAttributes": [["service.name", "copilot-chat"], ["service.version", "0.52.0"]]
+            }
+    log = {"hrTime": [1, 2], "attributes": {"event.name": "copilot_chat.session.start"}, "_body": "x"}
+    metrics = {"resource": {}, "scopeMetrics": []}
+    path = tmp_path / "copilot-otel.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in [log, metrics, *spans]))
+    assert kinds.kind_of(path) == "otel"
+    items = [item for _, item in kinds.read(path)]
+    assert [(one.version, one.at) for one in only(items, SessionStart)] == [("0.52.0", 1_700_000_001_250)]
+    assert persons(items) == [BARE]
+    assert [(one.text, one.duration_ms) for one in only(items, AgentTurn)] == [("let me see", 1000.0)]
+    assert [one.outcome for one in only(items, ToolEnd)] == ["error"]
+    assert only(items, Quarantined) == []
