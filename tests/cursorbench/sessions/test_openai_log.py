@@ -246,6 +246,12 @@ def test_an_answer_of_tensorzero_is_of_its_episode(path: Path) -> None:
     assert {one.session for one in items if not isinstance(one, Quarantined)} == {told["episode_id"]}
 
 
+def test_a_stream_of_tensorzero_is_of_its_episode_too(path: Path) -> None:
+    chunk = {"id": "r", "episode_id": "e", "choices": [{"index": 0, "delta": {"content": "hi"}}]}
+    items = read(path, {"request": request(ASK), "response": [chunk]})
+    assert {one.session for one in items if not isinstance(one, Quarantined)} == {"e"}
+
+
 def test_a_stream_tells_its_time_with_its_first_chunk(path: Path) -> None:
     chunks = [{"id": "c", "created": 1_700_000_001, "choices": [{"index": 0, "delta": {"content": "hi"}}]}]
     (answer,) = (
