@@ -69,7 +69,29 @@ def texts(told: dict[str, Any]) -> tuple[list[Message], list[Message]]:
     """What a model was asked and answered, as far as a span's attributes have it."""
     asked = messages(told.get("gen_ai.input.messages"), "user") + _indexed(told, "prompt")
     answers = messages(told.get("gen_ai.output.messages"), "assistant") + _indexed(told, "completion")
-    return asked or vercel.asked(told), answers or vercel.answers(told)
+    asked, answers = asked or vercel.asked(told), answers or vercel.answers(told)
+    return (asked, answers) if asked or answers else _logfire(told)
+
+
+def _logfire(told: dict[str, Any]) -> tuple[list[Message], list[Message]]:
+    """Request and answer as Logfire's instrumentations of OpenAI's and Anthropic's clients have them."""
+    request = table_of(_given(told.get("request_data")))
+    response = table_of(_given(told.get("response_data")))
+    answer = response.get("message")
+    for call in map(table_of, list_of(table_of(answer).get("tool_calls"))):
+        function = table_of(call.get("function"))
+        given = table_of(_given(function.get("arguments")))
+        if "type" not in call and given.keys() == {"input"}:  # of Anthropic's
+            function["arguments"] = given["input"]
+    if answer is None:  # of a stream, or of a completion of text
+        answer = text_of(response.get("combined_chunk_content")) or response.get("text")
+    of_text = told.get("gen_ai.operation.name") == "text_completion"
+    asked = request.get("prompt") if of_text else request.get("messages")
+    return messages(asked, "user"), messages(answer, "assistant")
+
+
+def _given(value: object) -> object:
+    return _json(value) if isinstance(value, str) else value
 
 
 def _indexed(told: dict[str, Any], which: str) -> list[Message]:
