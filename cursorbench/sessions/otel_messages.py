@@ -12,6 +12,8 @@ import json
 import re
 from typing import Any
 
+import msgspec
+
 from cursorbench.sessions import otel_vercel as vercel
 from cursorbench.sessions.chat import Message, message_of
 from cursorbench.sessions.otlp import Record
@@ -70,7 +72,22 @@ def texts(told: dict[str, Any]) -> tuple[list[Message], list[Message]]:
     asked = messages(told.get("gen_ai.input.messages"), "user") + _indexed(told, "prompt")
     answers = messages(told.get("gen_ai.output.messages"), "assistant") + _indexed(told, "completion")
     asked, answers = asked or vercel.asked(told), answers or vercel.answers(told)
-    return (asked, answers) if asked or answers else _logfire(told)
+    return (_joined(asked), answers) if asked or answers else _logfire(told)
+
+
+def _joined(asked: list[Message]) -> list[Message]:
+    """The messages with what each tool gave under the id that its call has.
+
+    OpenLLMetry tells a call of the Responses API by its item (`fc_...`), what it gave by the call; the API
+    takes no request in which a call has no end.
+    """
+    known, waiting = {call.id for one in asked for call in one.calls}, list[str]()
+    for message in asked:
+        waiting += [call.id for call in message.calls if call.id.startswith("fc_")]
+        for place, result in enumerate(message.results):
+            if result.id not in known and waiting:
+                message.results[place] = msgspec.structs.replace(result, id=waiting.pop(0))
+    return asked
 
 
 def _logfire(told: dict[str, Any]) -> tuple[list[Message], list[Message]]:

@@ -227,6 +227,37 @@ def told_once(result: str = "ok") -> list[tuple[str, ...]]:
     return [*first, ("ToolEnd", result), ("AgentTurn", "fixed")]
 
 
+def test_calls_and_their_ends_under_two_ids(tmp_path: Path) -> None:
+    """OpenLLMetry's of the Responses API: no edit was ever applied, and the ends were of no call."""
+
+    def part(kind: str, **more: Any) -> dict[str, Any]:
+        return {
+            "role": "tool" if kind == "tool_call_response" else "assistant",
+            "parts": [{"type": kind, **more}],
+        }
+
+    asked = {"role": "user", "parts": [{"type": "text", "content": "fix"}]}
+    call = part("tool_call", id="fc_abcdefgh", name="str_replace", arguments=ARGUMENTS)
+    other = part("tool_call", id="fc_ijklmnop", name="ls", arguments={})
+    ends = [part("tool_call_response", id=f"call_{one}", response=one) for one in ("12345678", "87654321")]
+    answer = {"role": "assistant", "parts": [*call["parts"], *other["parts"]]}
+    first = {**CHAT, "gen_ai.input.messages": json.dumps([asked])}
+    second = {**CHAT, "gen_ai.input.messages": json.dumps([asked, call, other, *ends])}
+    items = read(
+        tmp_path,
+        [
+            span({**first, "gen_ai.output.messages": json.dumps([answer])}),
+            span({**second, "gen_ai.output.messages": json.dumps(["fixed"])}, start=2, end=3),
+        ],
+    )
+    assert [one.id for one in only(items, ToolUse)] == ["fc_abcdefgh", "fc_ijklmnop"]
+    assert [(one.id, one.text) for one in only(items, ToolEnd)] == [
+        ("fc_abcdefgh", "12345678"),
+        ("fc_ijklmnop", "87654321"),
+    ]
+    assert [one.status for one in only(items, Edit)] == ["proposed", "applied"]
+
+
 def test_a_tool_that_the_service_ran(tmp_path: Path) -> None:
     """Since 1.40 of the conventions; it was in no item."""
     about = {"id": "srv_abcdefgh", "name": "code_interpreter"}
