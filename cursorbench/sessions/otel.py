@@ -19,7 +19,7 @@ from cursorbench.sessions.chat import Answer, Conversation, Message, plain_text
 from cursorbench.sessions.definitions import KnownDefinitions
 from cursorbench.sessions.items import AgentTurn, Feedback, Place, Quarantined, Read
 from cursorbench.sessions.otel_messages import blocks, message_of_event, messages, texts
-from cursorbench.sessions.otlp import Record, event_of, exported, in_time, is_export
+from cursorbench.sessions.otlp import SESSION, Record, event_of, exported, in_time, is_export
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
 from cursorbench.sessions.records import first_objects, first_text, number, opening, records
 from cursorbench.sessions.seen import Seen
@@ -271,7 +271,7 @@ def _listed(record: Record) -> list[Record]:
 
 def _session(record: Record) -> str:
     told = record.attributes
-    return vscode.session(told) or first_text(told, "gen_ai.conversation.id", "session.id") or record.trace
+    return vscode.session(told) or first_text(told, *SESSION) or record.trace
 
 
 def _answer(record: Record, message: Message | None) -> Answer:

@@ -23,6 +23,10 @@ _SIGNALS = (
     ("resourceLogs", "instrumentationLibraryLogs", "logRecords"),
 )
 ENVELOPES = ("resourceSpans", "resourceLogs", "resourceMetrics", "resource_spans", "resource_logs")
+SESSION = (  # attributes that name it; the last two are of all its traces
+    "gen_ai.conversation.id", "session.id", "langfuse.session.id",
+    "traceloop.association.properties.session_id",
+)  # fmt: skip
 _DEEP = 32  # values nested deeper are left out
 
 
@@ -191,7 +195,7 @@ def _log(log: dict[str, Any], common: dict[str, Any]) -> Record:
 
 
 _OF_EVENTS = (
-    "gen_ai.conversation.id", "session.id", "gen_ai.response.id", "gen_ai.response.model",
+    *SESSION, "gen_ai.response.id", "gen_ai.response.model",
     "gen_ai.request.model", "gen_ai.agent.name", "gen_ai.agent.version", "service.name", "service.version",
 )  # fmt: skip
 
