@@ -19,7 +19,8 @@ from cursorbench.sessions.chat import Answer, Conversation, Message, plain_text
 from cursorbench.sessions.definitions import KnownDefinitions
 from cursorbench.sessions.items import AgentTurn, Feedback, Place, Quarantined, Read
 from cursorbench.sessions.otel_messages import blocks, message_of_event, messages, texts
-from cursorbench.sessions.otlp import SESSION, Record, event_of, exported, in_time, is_export
+from cursorbench.sessions.otel_sessions import Sessions
+from cursorbench.sessions.otlp import Record, event_of, exported, in_time, is_export
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
 from cursorbench.sessions.records import first_objects, first_text, number, opening, records
 from cursorbench.sessions.seen import Seen
@@ -76,7 +77,7 @@ class _Told:
     def __init__(self, path: Path, seen: Seen) -> None:
         self._path, self._seen = path, seen
         self._looked = False  # for records with messages, of the whole file
-        self._conversation = Conversation(seen, KIND)
+        self._conversation, self._sessions = Conversation(seen, KIND), Sessions()
         self._definitions = KnownDefinitions()
         self._request, self._times = "", Counter[str]()
 
@@ -113,7 +114,7 @@ class _Told:
         told = record.attributes
         if not any(key.startswith(("gen_ai.", "llm.")) for key in told):
             return
-        session = _session(record)
+        session = self._sessions.of(record)
         if _is_tool(record):
             yield from self._opening(session, record, place)
             yield from self._tool(session, record, place)
@@ -124,10 +125,11 @@ class _Told:
         if not asked and not answers:
             yield from self._without_texts(session, record, place)
             return
+        answer = _answer(record, answers[0] if answers else None)
+        session = self._sessions.of_request(record, asked, answer.message)
         asked = self._unsaid(session, told, vscode.asked(told, asked))
         self._first(record)
         yield from self._opening(session, record, place)
-        answer = _answer(record, answers[0] if answers else None)
         tools = self._definitions.of(told.get("gen_ai.tool.definitions"))
         times = None if record.is_span else self._counted(record)
         yield from self._conversation.request(
@@ -180,7 +182,7 @@ class _Told:
         if answers and table_of(record.body).get("index", record.attributes.get("index", 0)) != 0:
             return  # another choice, which was not the answer
         self._first(record)
-        session = _session(record)
+        session = self._sessions.of(record)
         yield from self._opening(session, record, place)
         yield from self._conversation.request(
             session,
@@ -224,7 +226,7 @@ class _Told:
             )
             return
         yield Feedback(  # whoever evaluates is not the session's agent: begins nothing
-            session=_session(record), at=record.at, place=place, name=name,
+            session=self._sessions.of(record), at=record.at, place=place, name=name,
             target=text_of(told.get("gen_ai.response.id")) or record.span,
             value=value if value is not None else text_of(label),
             comment=text_of(told.get("gen_ai.evaluation.explanation")),
@@ -267,11 +269,6 @@ def _listed(record: Record) -> list[Record]:
     entries = list_of(parsed(listed.encode(errors="replace")) if isinstance(listed, str) else listed)
     names = [(text_of(one.get("event.name")), one) for one in entries if isinstance(one, dict)]
     return [event_of(record, name, one, record.at) for name, one in names if name in _ROLES]
-
-
-def _session(record: Record) -> str:
-    told = record.attributes
-    return vscode.session(told) or first_text(told, *SESSION) or record.trace
 
 
 def _answer(record: Record, message: Message | None) -> Answer:

@@ -227,21 +227,6 @@ def told_once(result: str = "ok") -> list[tuple[str, ...]]:
     return [*first, ("ToolEnd", result), ("AgentTurn", "fixed")]
 
 
-@pytest.mark.parametrize("name", ["langfuse.session.id", "traceloop.association.properties.session_id"])
-def test_a_session_of_several_traces(tmp_path: Path, name: str) -> None:
-    """Each trace was a session, with all messages before it again."""
-    asked = [{"role": "user", "content": "fix"}]
-    answered = {"gen_ai.output.messages": json.dumps(["fixed"])}
-    spans = []
-    for trace in range(2):
-        told = {**CHAT, name: "s-1", "gen_ai.input.messages": json.dumps(asked), **answered}
-        spans.append({**span(told, start=trace, end=trace + 1), "traceId": f"tr{trace}"})
-        asked += [{"role": "assistant", "content": "fixed"}, {"role": "user", "content": "and now?"}]
-    items = read(tmp_path, spans)
-    assert [one.session for one in only(items, SessionStart)] == ["s-1"]
-    assert [one.text for one in only(items, UserTurn)] == ["fix", "and now?"]
-
-
 def test_calls_and_their_ends_under_two_ids(tmp_path: Path) -> None:
     """OpenLLMetry's of the Responses API: no edit was ever applied, and the ends were of no call."""
 
