@@ -128,11 +128,18 @@ def _add(message: Message, part: dict[str, Any]) -> None:
     elif not kind and isinstance(block := part.get("toolResult"), dict):
         one, wrong = text_of(block.get("toolUseId")), block.get("status") == "error"
         message.results.append(Result(one, plain_text(block.get("content")), wrong))
-    elif kind in _TEXT and isinstance(part.get("content"), list):  # a whole message's, as VS Code wrote it
-        content_of(message, part["content"])
+    elif _has_parts(part):  # a whole message's, as VS Code wrote it
+        for one in map(table_of, part["content"]):
+            if not _has_parts(one):
+                _add(message, one)
     elif kind in _TEXT:
         text = first_text(part, "text", "content", "refusal")
         message.text = "\n".join(filter(None, [message.text, text]))
+
+
+def _has_parts(part: dict[str, Any]) -> bool:
+    """Whether it is a text whose content are parts."""
+    return text_of(part.get("type")) in _TEXT and isinstance(part.get("content"), list)
 
 
 def _add_call(message: Message, call: dict[str, Any]) -> None:

@@ -119,8 +119,13 @@ def test_anthropics_blocks_as_the_content_of_a_text(tmp_path: Path) -> None:
         message("assistant", text([{"type": "text", "text": "let me see"}, call])),
         message("user", text([given])),
     ]
-    items = read(tmp_path, [span(chat("r", history, message("assistant", "fixed")))])
-    assert persons(items) == [BARE]
+    deep = text([])
+    for _ in range(200):
+        deep = text([deep])
+    items = read(
+        tmp_path, [span(chat("r", [*history, message("user", deep)], message("assistant", "fixed")))]
+    )
+    assert persons(items) == [BARE, ""]
     assert [one.text for one in only(items, AgentTurn)] == ["let me see", "fixed"]
     assert [(one.id, one.text) for one in only(items, ToolEnd)] == [("toolu_abcdefgh", "1")]
 
