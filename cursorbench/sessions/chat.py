@@ -129,9 +129,9 @@ def _add(message: Message, part: dict[str, Any]) -> None:
         one, wrong = text_of(block.get("toolUseId")), block.get("status") == "error"
         message.results.append(Result(one, plain_text(block.get("content")), wrong))
     elif _has_parts(part):  # a whole message's, as VS Code wrote it
-        for one in map(table_of, part["content"]):
-            if not _has_parts(one):
-                _add(message, one)
+        for inner in map(table_of, part["content"]):
+            if not _has_parts(inner):
+                _add(message, inner)
     elif kind in _TEXT:
         text = first_text(part, "text", "content", "refusal")
         message.text = "\n".join(filter(None, [message.text, text]))

@@ -57,7 +57,7 @@ def _whole(text: str) -> list[Any]:
 
     Such a list is no person's text, and its last entry no message.
     """
-    found, decoder, at = [], json.JSONDecoder(), text.index("[") + 1
+    found, decoder, at = list[Any](), json.JSONDecoder(), text.index("[") + 1
     while True:
         at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # matches the empty string
         try:
