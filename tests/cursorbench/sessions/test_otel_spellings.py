@@ -262,8 +262,8 @@ def test_a_tool_that_the_service_ran(tmp_path: Path) -> None:
     """Since 1.40 of the conventions; it was in no item."""
     about = {"id": "srv_abcdefgh", "name": "code_interpreter"}
     ran = {"type": "server_tool_call", **about, "server_tool_call": {"type": "code", "code": "1+1"}}
-    gave = {"type": "server_tool_call_response", "id": "srv_abcdefgh"}
-    gave["server_tool_call_response"] = {"type": "code", "output": "2"}
+    output = {"type": "code", "output": "2"}
+    gave = {"type": "server_tool_call_response", "id": "srv_abcdefgh", "server_tool_call_response": output}
     answer = [{"role": "assistant", "parts": [ran, gave, {"type": "text", "content": "2"}]}]
     offers = json.dumps([{"type": "function", "name": "ls", "parameters": {}}])
     told = {**CHAT, "gen_ai.output.messages": json.dumps(answer), "gen_ai.tool.definitions": offers}

@@ -200,7 +200,7 @@ def test_the_file_that_the_client_writes_itself(tmp_path: Path, private: bool) -
                 "_rawAttributes": [["service.name", "copilot-chat"], ["service.version", "0.52.0"]]
             }
     log = {"hrTime": [1, 2], "attributes": {"event.name": "copilot_chat.session.start"}, "_body": "x"}
-    metrics = {"resource": {}, "scopeMetrics": []}
+    metrics: dict[str, Any] = {"resource": {}, "scopeMetrics": []}
     path = tmp_path / "copilot-otel.jsonl"
     path.write_text("".join(json.dumps(one) + "\n" for one in [log, metrics, *spans]))
     assert kinds.kind_of(path) == "otel"
