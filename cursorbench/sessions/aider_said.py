@@ -15,7 +15,7 @@ MODEL = re.compile(r"^(?:Main model|Models?): (\S+)")
 FOLDER = re.compile(r"^Git working dir: (.+)$")
 APPLIED = re.compile(r"^Applied edit to (.+)$")
 DRY = re.compile(r"^Did not apply edit to (.+?) \(--dry-run\)$")
-SKIPPED = re.compile(r"^Skipping edits to (.+?)(?: that matches gitignore spec\.)?$")
+SKIPPED = re.compile(r"^Skipping edits? to (.+?)(?: that matches gitignore spec\.)?$")  # `edit`: of 2023
 COMMIT = re.compile(r"^Commit ([0-9a-f]{7,40}) (.*)$", re.DOTALL)
 UNDONE = re.compile(r"^(?:Removed: ([0-9a-f]{7,40})\b|Commit `?([0-9a-f]{7,40})`? was reset and removed)")
 TOKENS = re.compile(r"^Tokens: ")
@@ -30,11 +30,6 @@ ASKED = re.compile(
 )
 _OUTPUT = re.compile(r"^Add (?:the|[\d.]+k tokens of command) output to the chat\?")
 _SHELL = re.compile(r"^Run (?:the )?shell commands?\?")
-_ALLOW = re.compile(
-    r"^(?:Allow (?:edits to|creation of new file) (?P<path>.+?)(?: which was not previously.*)?\?"
-    r"|Create new file\?"
-    r"|Allow edits to file that has not|Edit the files\?)"
-)
 _GOES_ON = re.compile(r"^(?:Attempt to fix|Fix lint errors|Add .* to the chat\?|Try to proceed)")
 _HANDS_ON = re.compile(r"^Edit the files\?")
 _KNOWN = re.compile(
@@ -64,15 +59,13 @@ def instructions(question: str, answer: str) -> bool:
     return bool(_OUTPUT.match(question)) and answer.lower() not in ("y", "n", "yes", "no")
 
 
-def refused(question: str, answer: str) -> tuple[str, str] | None:
-    """(tool, path) when the user did not allow what the agent wanted to do."""
+def refused(question: str, answer: str) -> str:
+    """The tool that the user did not allow, "" for none. Of a file that they did not, `SKIPPED` tells."""
     if not answer.lower().startswith(("n", "s", "d")):
-        return None
+        return ""
     if _SHELL.match(question):
-        return "shell", ""
-    if found := _ALLOW.match(question):
-        return "edit", found["path"] or ""
-    return None
+        return "shell"
+    return "edit" if _HANDS_ON.match(question) else ""
 
 
 def goes_on(question: str, answer: str) -> bool:

@@ -144,12 +144,8 @@ class Session:
             self.handed = self.waiting = True
         elif said.goes_on(question, answer):
             self.waiting = True
-        elif refused := said.refused(question, answer):
+        elif name := said.refused(question, answer):
             yield from self._begin()
-            name, path = refused
-            if name == "edit" and path and any(edit.path == path for edit in self.proposed):
-                yield from self._apply(place, path, "rejected")
-                return
             identity = self._next()
             yield ToolUse(id=identity, name=name, **own)
             yield ToolEnd(id=identity, outcome="rejected", **own)

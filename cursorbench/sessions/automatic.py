@@ -10,7 +10,8 @@ What a person wrote inside a client's text is told apart in `spoken.py`. Not for
 Sources: the sample logs; Copilot CLI's system prompt in them (what is "wrapped in <system_notification> tags"
 is "automated status updates"); transcripts that people published, of Cursor, Copilot in VS Code, Codex,
 Droid, the desktop apps of Codex and Claude, and Claude Code 2.0 to 2.1; microsoft/vscode-copilot-chat
-(`l10n.t` of its buttons), openai/codex (`review_prompts.rs` for one), github/spec-kit (`templates/commands`).
+(`l10n.t` of its buttons, `prompts/node/agent`), openai/codex (`review_prompts.rs` for one), github/spec-kit
+(`templates/commands`).
 """
 
 from __future__ import annotations
@@ -99,6 +100,7 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
     "tool_result": ("<tool_response>", "<tool_result>"),
     "continuation": (
         "This session is being continued from a previous conversation",
+        "<conversation-summary>",  # Copilot's in VS Code
         "Another language model started to solve this problem",
     ),
     "plan": (
@@ -193,6 +195,8 @@ _FIRST_OF_WHOLES = frozenset("ACF[<@/IMTWY#{UR")
 _CONTEXT = (
     "system-reminder|system_reminder|environment_context|user_instructions"
     "|ide_opened_file|ide_selection|ide_diagnostics|timestamp|recommended_plugins|important_rules"
+    # Copilot's in VS Code: the message before a person's first
+    "|environment_info|workspace_info|userMemory|sessionMemory|repoMemory|repository_memories"
 )
 _BEFORE = re.compile(
     rf"<({_CONTEXT})>|<(in-app-browser-context)\b[^<>\n]{{0,200}}>"

@@ -39,6 +39,10 @@ class Arguments(msgspec.Struct, frozen=True):
     table: dict[str, Any] = {}
     invalid: str = ""
 
+    def written(self) -> str:
+        """The same for a table and for a text of it, whatever blanks that has."""
+        return json_text(self.table) if self.table else self.text
+
 
 class Call(msgspec.Struct, frozen=True):
     """The agent asks for a tool."""

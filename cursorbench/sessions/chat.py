@@ -15,31 +15,38 @@ import msgspec
 from cursorbench.sessions import calls, responses_items, spoken
 from cursorbench.sessions.calls import Arguments, Call, Open, Result, arguments_of, changes_of, edits
 from cursorbench.sessions.definitions import Checked, Definitions
-from cursorbench.sessions.items import AgentTurn, Outcome, Place, Read, Status, ToolEnd, ToolUse
+from cursorbench.sessions.items import AgentTurn, Automatic, Outcome, Place, Read, Status, ToolEnd, ToolUse
 from cursorbench.sessions.reading import list_of, table_of, text_of
 from cursorbench.sessions.records import first_text, json_text
 from cursorbench.sessions.refusals import refusal
 from cursorbench.sessions.seen import Seen
 
 _TEXT = {"text", "input_text", "output_text", "refusal", ""}
-_CALL = {"tool_call", "function_call", "tool_use", "custom_tool_call"}
-_RESULT = {"tool_call_response", "tool_result", "function_call_output", "custom_tool_call_output"}
+_AT_SERVICE = ("server_tool_call", "server_tool_call_response")  # what they tell is in a field of their name
+_CALL = {"tool_call", "function_call", "tool_use", "custom_tool_call", _AT_SERVICE[0]}
+_RESULT = {
+    "tool_call_response", "tool_result", "function_call_output", "custom_tool_call_output", _AT_SERVICE[1],
+}  # fmt: skip
 _THINKING = {"reasoning", "thinking"}
 _DISTINCT = 8  # characters; shorter ids ("call_0") are given again and again
 
 
 class Message(msgspec.Struct):
-    """One message, whatever the API: `role` is system, user, assistant or tool."""
+    """One message, whatever the API: `role` is system, user, assistant or tool.
+
+    `automatic`: why no person wrote it, where the log's fields tell.
+    """
 
     role: str
     text: str = ""
     thinking: str = ""
     calls: list[Call] = []
     results: list[Result] = []
+    automatic: Automatic = ""
 
     def key(self) -> str:
         """Equal for the same message however it is repeated."""
-        calls = [f"{call.id}\0{call.name}\0{call.arguments.text}" for call in self.calls]
+        calls = [f"{call.id}\0{call.name}\0{call.arguments.written()}" for call in self.calls]
         results = [f"{result.id}\0{result.text}" for result in self.results]
         return "\1".join([self.role, self.text.strip(), *calls, "\2", *results])
 
@@ -104,7 +111,7 @@ def _add(message: Message, part: dict[str, Any]) -> None:
         _add_call(message, part)
     elif kind in _RESULT:
         one = first_text(part, "tool_use_id", "call_id", "id")
-        names = ("response", "result", "output", "content")
+        names = ("response", "result", "output", "content", _AT_SERVICE[1])
         given = next((part[name] for name in names if part.get(name) is not None), "")
         wrong = part.get("is_error") is True
         message.results.append(Result(one, plain_text(given), wrong))
@@ -121,13 +128,22 @@ def _add(message: Message, part: dict[str, Any]) -> None:
     elif not kind and isinstance(block := part.get("toolResult"), dict):
         one, wrong = text_of(block.get("toolUseId")), block.get("status") == "error"
         message.results.append(Result(one, plain_text(block.get("content")), wrong))
+    elif _has_parts(part):  # a whole message's, as VS Code wrote it
+        for inner in map(table_of, part["content"]):
+            if not _has_parts(inner):
+                _add(message, inner)
     elif kind in _TEXT:
         text = first_text(part, "text", "content", "refusal")
         message.text = "\n".join(filter(None, [message.text, text]))
 
 
+def _has_parts(part: dict[str, Any]) -> bool:
+    """Whether it is a text whose content are parts."""
+    return text_of(part.get("type")) in _TEXT and isinstance(part.get("content"), list)
+
+
 def _add_call(message: Message, call: dict[str, Any]) -> None:
-    given = call.get("arguments", call.get("input"))
+    given = call.get("arguments", call.get("input", call.get(_AT_SERVICE[0])))
     if call.get("type") in ("custom", "custom_tool_call") and isinstance(given, str):
         arguments = Arguments(text=calls.json_text(given))  # free text by its kind, no JSON
     else:
@@ -232,11 +248,12 @@ class Conversation:
         offered: bool = False,
     ) -> Iterator[Read]:
         own = {call.id for call in message.calls}  # called and ended in one message, by the service itself
+        ended = {result.id for result in message.results}
         for result in message.results:
             if result.id not in own:
                 yield from self.result(session, result, at, place)
         if message.role == "user" and (message.text or not message.results):
-            yield from spoken.turns(message.text, session=session, at=at, place=place)
+            yield from spoken.turns(message.text, message.automatic, session=session, at=at, place=place)
         if message.role == "assistant":
             # an answer that only calls is told for its id, model and times
             if message.text or message.thinking or not message.calls or told.id or told.model:
@@ -246,7 +263,8 @@ class Conversation:
                     duration_ms=told.duration_ms, span=told.span,
                 )  # fmt: skip
             for call in message.calls:
-                fit = tools.check(call.name, call.arguments.text, offered=offered) if tools else ""
+                offers = tools if tools and call.id not in ended else None  # nobody offers the service's
+                fit = offers.check(call.name, call.arguments.text, offered=offered) if offers else ""
                 yield from self.call(session, call, at, place, "" if call.arguments.invalid else fit)
             for result in message.results:
                 if result.id in own:

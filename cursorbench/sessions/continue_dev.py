@@ -74,6 +74,7 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def read(path: Path, seen: Seen) -> Iterator[Read]:
     """The items of each event."""
+    taken = _taken(path)
     for found in records(path):
         if isinstance(found, Quarantined):
             yield found
@@ -84,8 +85,16 @@ def read(path: Path, seen: Seen) -> Iterator[Read]:
         told = _EVENTS.get(name)
         if told is None:
             yield Quarantined(place, "unknown_type")
-            continue
-        yield from told(event, place, seen)
+        elif event.get("accepted") is True or text_of(event.get("completionId")) not in taken:
+            yield from told(event, place, seen)
+
+
+def _taken(path: Path) -> set[str]:
+    """The completions that were accepted: after ten seconds, behind an event that says they were not."""
+    told = (_unwrapped(found[1])[1] for found in records(path) if not isinstance(found, Quarantined))
+    return {
+        one for event in told if event.get("accepted") is True and (one := text_of(event.get("completionId")))
+    }
 
 
 def _unwrapped(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -78,7 +78,8 @@ def _of_chunks(chunks: list[dict[str, Any]]) -> Answer | None:
     if any(text_of(chunk.get("type")).startswith("response.") for chunk in chunks):
         return answer_of(_of_events(chunks))
     texts: list[str] = []
-    calls: dict[int, dict[str, Any]] = {}
+    calls: list[dict[str, Any]] = []
+    places: dict[object, int] = {}
     message: dict[str, Any] = {"role": "assistant"}
     thinking: list[str] = []
     for chunk in chunks:
@@ -87,12 +88,12 @@ def _of_chunks(chunks: list[dict[str, Any]]) -> Answer | None:
         texts.append(first_text(delta, "content", "refusal") or text_of(choice.get("text")))
         thinking.append(text_of(delta.get("reasoning_content")) or text_of(delta.get("reasoning")))
         for part in map(table_of, list_of(delta.get("tool_calls"))):
-            _add(calls, part)
+            _add(calls, places, part)
         if isinstance(older := delta.get("function_call"), dict):
-            _add(calls, {"id": older.get("name"), "function": older})
+            _add(calls, places, {"id": older.get("name"), "index": 0, "function": older})
     if not any(texts) and not any(thinking) and not calls:
         return None
-    message |= {"content": "".join(texts), "reasoning": "".join(thinking), "tool_calls": list(calls.values())}
+    message |= {"content": "".join(texts), "reasoning": "".join(thinking), "tool_calls": calls}
     first = next((chunk for chunk in chunks if text_of(chunk.get("id"))), {})
     return Answer(message=message_of(message), id=text_of(first.get("id")), model=text_of(first.get("model")))
 
@@ -117,11 +118,21 @@ def _of_events(events: list[dict[str, Any]]) -> dict[str, Any]:
     return {**(told[-1] if told else {}), "output": [one for _, one in sorted(items.items())]}
 
 
-def _add(calls: dict[int, dict[str, Any]], part: dict[str, Any]) -> None:
-    index, function = part.get("index"), table_of(part.get("function"))
-    call = calls.setdefault(index if isinstance(index, int) else 0, {"id": "", "name": "", "arguments": ""})
-    call["id"] = call["id"] or text_of(part.get("id"))
-    call["name"] = call["name"] or text_of(function.get("name"))
+def _add(calls: list[dict[str, Any]], places: dict[object, int], part: dict[str, Any]) -> None:
+    """Adds a piece to its call. `places`: where the call of an index stands among `calls`.
+
+    Gemini's pieces have no index, or 0 in all calls: a piece with another id and a name begins another call.
+    (vLLM gave every piece an id of its own, but only the first one a name.)
+    """
+    index = at if isinstance(at := part.get("index"), int) else None
+    function = table_of(part.get("function"))
+    one, name = text_of(part.get("id")), text_of(function.get("name"))
+    at = places.get(index, -1 if name or index is not None else len(calls) - 1)
+    if at < 0 or (name and calls[at]["name"] and (one != calls[at]["id"] if one else index is None)):
+        at = places[index] = len(calls)
+        calls.append({"id": "", "name": "", "arguments": ""})
+    call = calls[at]
+    call["id"], call["name"] = call["id"] or one, call["name"] or name
     call["arguments"] += text_of(function.get("arguments"))
 
 

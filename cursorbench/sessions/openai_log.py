@@ -100,7 +100,7 @@ class _Log:
         self, record: dict[str, Any], request: dict[str, Any], messages: list[Message], answer: Answer
     ) -> str:
         """As told; else that of the answer continued; else made from what the conversation opens with."""
-        if episode := first_text(table_of(_response(record)), "episode_id") or text_of(
+        if episode := first_text(_head(_response(record)), "episode_id") or text_of(
             request.get("tensorzero::episode_id")
         ):
             return episode  # TensorZero's, which its feedback calls name

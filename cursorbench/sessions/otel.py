@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from cursorbench.sessions import otel_claude
-from cursorbench.sessions.calls import Call, Result, arguments_of
+from cursorbench.sessions import otel_claude, spoken
+from cursorbench.sessions import otel_vscode as vscode
+from cursorbench.sessions.calls import Call, Result
 from cursorbench.sessions.chat import Answer, Conversation, Message, plain_text
 from cursorbench.sessions.definitions import KnownDefinitions
 from cursorbench.sessions.items import AgentTurn, Feedback, Place, Quarantined, Read
 from cursorbench.sessions.otel_messages import blocks, message_of_event, messages, texts
-from cursorbench.sessions.otlp import ENVELOPES, Record, event_of, exported
+from cursorbench.sessions.otel_sessions import Sessions
+from cursorbench.sessions.otlp import Record, event_of, exported, in_time, is_export
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
 from cursorbench.sessions.records import first_objects, first_text, number, opening, records
 from cursorbench.sessions.seen import Seen
@@ -47,9 +50,7 @@ _MORE = 4096  # different messages of one span that come as records of their own
 
 def recognises(path: Path, head: bytes) -> bool:
     """An OTLP export among the first lines, or one that is longer than the head."""
-    return _HEAD.match(head) is not None or any(
-        isinstance(one.get(name), list) for one in first_objects(head) for name in ENVELOPES
-    )
+    return _HEAD.match(head) is not None or any(map(is_export, first_objects(head)))
 
 
 def read(path: Path, seen: Seen) -> Iterator[Read]:
@@ -60,10 +61,10 @@ def read(path: Path, seen: Seen) -> Iterator[Read]:
             yield found
             continue
         place, export = found
-        if not any(isinstance(export.get(name), list) for name in ENVELOPES):
+        if not is_export(export):
             yield Quarantined(place, "not an OTLP export")
             continue
-        for record in _in_time(exported(export)):
+        for record in in_time(exported(export)):
             if record is None:
                 yield Quarantined(place, "a span or log record is no object")
             else:
@@ -76,7 +77,7 @@ class _Told:
     def __init__(self, path: Path, seen: Seen) -> None:
         self._path, self._seen = path, seen
         self._looked = False  # for records with messages, of the whole file
-        self._conversation = Conversation(seen, KIND)
+        self._conversation, self._sessions = Conversation(seen, KIND), Sessions()
         self._definitions = KnownDefinitions()
         self._request, self._times = "", Counter[str]()
 
@@ -113,28 +114,41 @@ class _Told:
         told = record.attributes
         if not any(key.startswith(("gen_ai.", "llm.")) for key in told):
             return
-        session = _session(record)
+        session = self._sessions.of(record)
         if _is_tool(record):
             yield from self._opening(session, record, place)
             yield from self._tool(session, record, place)
+            return
+        if vscode.is_own(told):
             return
         asked, answers = texts(told)
         if not asked and not answers:
             yield from self._without_texts(session, record, place)
             return
+        answer = _answer(record, answers[0] if answers else None)
+        session = self._sessions.of_request(record, asked, answer.message)
+        asked = self._unsaid(session, told, vscode.asked(told, asked))
         self._first(record)
         yield from self._opening(session, record, place)
-        answer = _answer(record, answers[0] if answers else None)
         tools = self._definitions.of(told.get("gen_ai.tool.definitions"))
         times = None if record.is_span else self._counted(record)
         yield from self._conversation.request(
             session, asked, answer, at=record.at, place=place, times=times, tools=tools
         )
 
+    def _unsaid(self, session: str, told: dict[str, Any], asked: list[Message]) -> list[Message]:
+        """Without a person's bare words in an agent's span, where its calls told them with a context."""
+        new = []
+        for one in asked:
+            words = spoken.words_of(one.text) if one.role == "user" else ""
+            if one.role != "user" or self._seen.first(session, f"otel:words:{words}"):
+                new.append(one)
+        return new if told.get("gen_ai.operation.name") == "invoke_agent" else asked
+
     def _without_texts(self, session: str, record: Record, place: Place) -> Iterator[Read]:
         """A call of the model whose texts were not logged, as is the default: its id, model and times."""
         told = record.attributes
-        operation, one = text_of(told.get("gen_ai.operation.name")), text_of(told.get("gen_ai.response.id"))
+        operation, one = text_of(told.get("gen_ai.operation.name")), vscode.response(told, record.span)
         failed = record.failed or bool(told.get("error.type"))
         if not record.is_span or failed or not (operation in _CALLS if operation else one):
             return
@@ -155,7 +169,7 @@ class _Told:
 
         Exports may be sent twice, and a framework and its client tell of the same call, each with a span.
         """
-        ids = (record.span, text_of(record.attributes.get("gen_ai.response.id")))
+        ids = (record.span, vscode.response(record.attributes, ""))
         new = [self._seen.first("", f"otel:call:{record.trace} {one}") for one in ids if one]
         return all(new)
 
@@ -168,7 +182,7 @@ class _Told:
         if answers and table_of(record.body).get("index", record.attributes.get("index", 0)) != 0:
             return  # another choice, which was not the answer
         self._first(record)
-        session = _session(record)
+        session = self._sessions.of(record)
         yield from self._opening(session, record, place)
         yield from self._conversation.request(
             session,
@@ -194,7 +208,9 @@ class _Told:
             return
         events = {event.name: event.attributes for event in record.events}
         asked = told.get("gen_ai.tool.call.arguments", events.get("gen_ai.tool.message", {}).get("content"))
-        yield from self._conversation.call(session, Call(one, name, arguments_of(asked)), record.at, place)
+        yield from self._conversation.call(
+            session, Call(one, name, vscode.arguments(asked)), record.at, place
+        )
         failed = record.failed or bool(told.get("error.type"))
         given = told.get("gen_ai.tool.call.result", events.get("gen_ai.choice", {}).get("message"))
         result = Result(one, plain_text(blocks(given)) if given is not None else "", failed)
@@ -210,7 +226,7 @@ class _Told:
             )
             return
         yield Feedback(  # whoever evaluates is not the session's agent: begins nothing
-            session=_session(record), at=record.at, place=place, name=name,
+            session=self._sessions.of(record), at=record.at, place=place, name=name,
             target=text_of(told.get("gen_ai.response.id")) or record.span,
             value=value if value is not None else text_of(label),
             comment=text_of(told.get("gen_ai.evaluation.explanation")),
@@ -218,9 +234,10 @@ class _Told:
 
     def _opening(self, session: str, record: Record, place: Place) -> Iterator[Read]:
         told = record.attributes
-        agent = first_text(told, "gen_ai.agent.name", "service.name")
-        version = first_text(told, "gen_ai.agent.version", "service.version")
-        yield from opening(self._seen, session, place, record.at, agent=agent, version=version)
+        agent = vscode.AGENT if vscode.wrote(told) else first_text(told, "gen_ai.agent.name", "service.name")
+        about = {"version": first_text(told, "gen_ai.agent.version", "service.version")}
+        about |= {"agent": agent, "parent": vscode.parent(told)}
+        yield from opening(self._seen, session, place, record.at, **about)
 
 
 def _is_tool(record: Record) -> bool:
@@ -254,35 +271,12 @@ def _listed(record: Record) -> list[Record]:
     return [event_of(record, name, one, record.at) for name, one in names if name in _ROLES]
 
 
-def _ended(record: Record | None, before: float) -> float:
-    """When a record was whole, as exporters order them; one without a time stays where it is."""
-    if record is None or record.at is None:
-        return before
-    return record.at + (record.duration_ms or 0 if record.is_span else 0)
-
-
-def _in_time(found: Iterable[Record | None]) -> Iterator[Record | None]:
-    """The records of an export in the order in which they ended.
-
-    It lists them by the library that told them, an agent's tools before or behind the model's calls.
-    """
-    ends, last = list[tuple[float, Record | None]](), 0.0
-    for record in found:
-        last = _ended(record, last)
-        ends.append((last, record))
-    yield from (record for _, record in sorted(ends, key=lambda one: one[0]))
-
-
-def _session(record: Record) -> str:
-    return first_text(record.attributes, "gen_ai.conversation.id", "session.id") or record.trace
-
-
 def _answer(record: Record, message: Message | None) -> Answer:
     told = record.attributes
     first = number(told.get("gen_ai.response.time_to_first_chunk"))
     return Answer(
         message=message,
-        id=text_of(told.get("gen_ai.response.id")),
+        id=vscode.response(told, record.span),
         span=record.span,
         model=first_text(told, "gen_ai.response.model", "gen_ai.request.model", "llm.model_name"),
         first_token_ms=first * 1000 if first is not None else None,  # seconds in the conventions

@@ -8,8 +8,11 @@ attributes of their own. For `otel`.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
+
+import msgspec
 
 from cursorbench.sessions import otel_vercel as vercel
 from cursorbench.sessions.chat import Message, message_of
@@ -24,9 +27,12 @@ _INDEXED = {
     ),
 }
 _CALL = re.compile(r"tool_calls\.([0-9]{1,4})\.(?:tool_call\.)?(?:function\.)?(id|name|arguments)")
+_USE = re.compile(r"contents\.([0-9]{1,4})\.tool_call\.(?:function\.)?(id|name|arguments)")
 _PART = re.compile(r"contents\.([0-9]{1,4})\.message_content\.(type|text)")
 _BLOCKS = {"type", "text", "toolUse", "toolResult", "reasoningContent", "image", "document"}
 _FIELDS = ("content", "tool_calls", "id", "role")
+_LIST = re.compile(r'\s*\[\s*\{\s*"(?:role|parts|content)"\s*:')
+_BETWEEN = re.compile(r"[\s,]*")
 
 
 def messages(value: object, role: str) -> list[Message]:
@@ -34,6 +40,8 @@ def messages(value: object, role: str) -> list[Message]:
     if isinstance(value, str):
         text, value = value, _json(value)
         if isinstance(value, str):
+            if _LIST.match(text):
+                return messages(_whole(text), role)
             return [Message(role, text=text)] if text else []
     found = []
     for entry in value if isinstance(value, list) else [value]:
@@ -44,11 +52,63 @@ def messages(value: object, role: str) -> list[Message]:
     return found
 
 
+def _whole(text: str) -> list[Any]:
+    """The entries of a list in JSON that was cut off at a limit for attributes, VS Code's 64,000 characters.
+
+    Such a list is no person's text, and its last entry no message.
+    """
+    found, decoder, at = list[Any](), json.JSONDecoder(), text.index("[") + 1
+    while True:
+        at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # matches the empty string
+        try:
+            entry, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return found
+        found.append(entry)
+
+
 def texts(told: dict[str, Any]) -> tuple[list[Message], list[Message]]:
     """What a model was asked and answered, as far as a span's attributes have it."""
     asked = messages(told.get("gen_ai.input.messages"), "user") + _indexed(told, "prompt")
     answers = messages(told.get("gen_ai.output.messages"), "assistant") + _indexed(told, "completion")
-    return asked or vercel.asked(told), answers or vercel.answers(told)
+    asked, answers = asked or vercel.asked(told), answers or vercel.answers(told)
+    return (_joined(asked), answers) if asked or answers else _logfire(told)
+
+
+def _joined(asked: list[Message]) -> list[Message]:
+    """The messages with what each tool gave under the id that its call has.
+
+    OpenLLMetry tells a call of the Responses API by its item (`fc_...`), what it gave by the call; the API
+    takes no request in which a call has no end.
+    """
+    known, waiting = {call.id for one in asked for call in one.calls}, list[str]()
+    for message in asked:
+        waiting += [call.id for call in message.calls if call.id.startswith("fc_")]
+        for place, result in enumerate(message.results):
+            if result.id not in known and waiting:
+                message.results[place] = msgspec.structs.replace(result, id=waiting.pop(0))
+    return asked
+
+
+def _logfire(told: dict[str, Any]) -> tuple[list[Message], list[Message]]:
+    """Request and answer as Logfire's instrumentations of OpenAI's and Anthropic's clients have them."""
+    request = table_of(_given(told.get("request_data")))
+    response = table_of(_given(told.get("response_data")))
+    answer = response.get("message")
+    for call in map(table_of, list_of(table_of(answer).get("tool_calls"))):
+        function = table_of(call.get("function"))
+        given = table_of(_given(function.get("arguments")))
+        if "type" not in call and given.keys() == {"input"}:  # of Anthropic's
+            function["arguments"] = given["input"]
+    if answer is None:  # of a stream, or of a completion of text
+        answer = text_of(response.get("combined_chunk_content")) or response.get("text")
+    of_text = told.get("gen_ai.operation.name") == "text_completion"
+    asked = request.get("prompt") if of_text else request.get("messages")
+    return messages(asked, "user"), messages(answer, "assistant")
+
+
+def _given(value: object) -> object:
+    return _json(value) if isinstance(value, str) else value
 
 
 def _indexed(told: dict[str, Any], which: str) -> list[Message]:
@@ -67,17 +127,29 @@ def _indexed(told: dict[str, Any], which: str) -> list[Message]:
             entry.setdefault("\0calls", {}).setdefault(int(inner[1]), {})[inner[2]] = value
         elif inner := _PART.fullmatch(parts[2]):
             entry.setdefault("\0parts", {}).setdefault(int(inner[1]), {})[inner[2]] = value
+        elif inner := _USE.fullmatch(parts[2]):
+            entry.setdefault("\0uses", {}).setdefault(int(inner[1]), {})[inner[2]] = value
         else:
             entry[parts[2]] = value
     role = "user" if which == "prompt" else "assistant"
-    told_of = []
-    for _, entry in sorted(found.items()):
-        calls, parts_ = (
-            [one for _, one in sorted(entry.pop(name, {}).items())] for name in ("\0calls", "\0parts")
-        )
-        content = blocks(entry.get("content")) or parts_
-        told_of.append(message_of({"role": role, **entry, "tool_calls": calls, "content": content}))
+    told_of = [_of_fields(entry, role) for _, entry in sorted(found.items())]
     return [message for message in told_of if message is not None]
+
+
+def _of_fields(entry: dict[str, Any], role: str) -> Message | None:
+    """A message of its fields.
+
+    OpenInference has a call once more among the parts, for their order, and what a tool gave an Anthropic
+    model under the role `user`.
+    """
+    calls, parts, uses = (
+        [one for _, one in sorted(entry.pop(name, {}).items())] for name in ("\0calls", "\0parts", "\0uses")
+    )
+    parts = [one for one in parts if one.get("type") != "tool_use"]
+    content, result = blocks(entry.get("content")), text_of(entry.get("tool_call_id"))
+    if result and entry.get("role") == "user":
+        content = [{"type": "tool_result", "tool_use_id": result, "content": content}, *parts]
+    return message_of({"role": role, **entry, "tool_calls": calls or uses, "content": content or parts})
 
 
 def message_of_event(record: Record, role: str) -> Message | None:

@@ -1,12 +1,13 @@
 """OTLP as JSON: spans, their events and log records with their attributes as plain values.
 
 For `otel`. Files are what the collector's file exporter or any OTLP/JSON client writes: one export a line, or
-one document. Not for: metrics, protobuf.
+one document. So are the lines of `github.copilot.chat.otel.outfile`, which are the spans, log records and
+metrics of JavaScript's SDK as it has them. Not for: metrics, protobuf.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -22,6 +23,10 @@ _SIGNALS = (
     ("resourceLogs", "instrumentationLibraryLogs", "logRecords"),
 )
 ENVELOPES = ("resourceSpans", "resourceLogs", "resourceMetrics", "resource_spans", "resource_logs")
+SESSION = (  # attributes that name it; the last two are of all its traces
+    "gen_ai.conversation.id", "session.id", "langfuse.session.id",
+    "traceloop.association.properties.session_id",
+)  # fmt: skip
 _DEEP = 32  # values nested deeper are left out
 
 
@@ -40,8 +45,17 @@ class Record(msgspec.Struct, kw_only=True):
     events: list[Record] = []
 
 
+def is_export(record: dict[str, Any]) -> bool:
+    """Whether a file's JSON object is an export, or a span, a log record or metrics of JavaScript's SDK."""
+    plain = isinstance(record.get("hrTime"), list) or isinstance(record.get("scopeMetrics"), list)
+    return plain or _is_plain(record) or any(isinstance(record.get(name), list) for name in ENVELOPES)
+
+
 def exported(export: dict[str, Any]) -> Iterator[Record | None]:
-    """The records of one export, None for what is no record. Metrics are passed over."""
+    """The records of one export, None for what is no record. Metrics and the SDK's logs are not told."""
+    if _is_plain(export):
+        yield _plain(export)
+        return
     for outer, middle, inner in _SIGNALS:
         for resource in list_of(export.get(outer)):
             common = attributes_of(table_of(table_of(resource).get("resource")).get("attributes"))
@@ -53,6 +67,25 @@ def exported(export: dict[str, Any]) -> Iterator[Record | None]:
                         yield _span(record, common)
                     else:
                         yield _log(record, common)
+
+
+def in_time(found: Iterable[Record | None]) -> Iterator[Record | None]:
+    """The records of an export in the order in which they ended.
+
+    It lists them by the library that told them, an agent's tools before or behind the model's calls.
+    """
+    ends, last = list[tuple[float, Record | None]](), 0.0
+    for record in found:
+        last = _ended(record, last)
+        ends.append((last, record))
+    yield from (record for _, record in sorted(ends, key=lambda one: one[0]))
+
+
+def _ended(record: Record | None, before: float) -> float:
+    """When a record was whole, as exporters order them; one without a time stays where it is."""
+    if record is None or record.at is None:
+        return before
+    return record.at + (record.duration_ms or 0 if record.is_span else 0)
 
 
 def attributes_of(entries: object) -> dict[str, Any]:
@@ -113,6 +146,31 @@ def _span(span: dict[str, Any], common: dict[str, Any]) -> Record:
     return record
 
 
+def _is_plain(record: dict[str, Any]) -> bool:
+    return isinstance(record.get("startTime"), list) and isinstance(record.get("attributes"), dict)
+
+
+def _plain(span: dict[str, Any]) -> Record:
+    """A span of JavaScript's SDK: its times are [seconds, nanoseconds], its attributes a table."""
+    resource = table_of(span.get("resource"))
+    pairs = [
+        one for one in list_of(resource.get("_rawAttributes")) if isinstance(one, list) and len(one) == 2
+    ]
+    common = table_of(resource.get("attributes")) or {text_of(key): value for key, value in pairs}
+    events = [
+        {**one, "timeUnixNano": _nanoseconds(one.get("time"))}
+        for one in map(table_of, list_of(span.get("events")))
+    ]
+    times = {f"{name}UnixNano": _nanoseconds(span.get(name)) for name in ("startTime", "endTime")}
+    return _span({**span, **table_of(span.get("_spanContext")), **times, "events": events}, common)
+
+
+def _nanoseconds(time: object) -> int | None:
+    if isinstance(time, list) and len(time) == 2 and all(type(part) is int for part in time):
+        return int(time[0]) * 10**9 + int(time[1])
+    return None
+
+
 def event_of(span: Record, name: str, own: dict[str, Any], at: int | None) -> Record:
     """An event of a span: its own attributes, and what the span tells of session, agent and answer."""
     shared = {key: span.attributes[key] for key in _OF_EVENTS if key in span.attributes}
@@ -137,7 +195,7 @@ def _log(log: dict[str, Any], common: dict[str, Any]) -> Record:
 
 
 _OF_EVENTS = (
-    "gen_ai.conversation.id", "session.id", "gen_ai.response.id", "gen_ai.response.model",
+    *SESSION, "gen_ai.response.id", "gen_ai.response.model",
     "gen_ai.request.model", "gen_ai.agent.name", "gen_ai.agent.version", "service.name", "service.version",
 )  # fmt: skip
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from cursorbench.sessions.calls import changes_of_patch, edits
 from cursorbench.sessions.items import Commit, Edit, Outcome, Place, Read, Status, ToolEnd, ToolUse
 from cursorbench.sessions.transcript import Fence
 
@@ -37,6 +38,9 @@ _FAILED = re.compile(
     r"|Error: |InputValidationError)",
     re.MULTILINE,
 )
+_OUTPUT = re.compile(r"^Output(?: \(error\))?: +(\S.*)", re.MULTILINE | re.DOTALL)  # of one line
+_WRONG = re.compile(r"^Output \(error\):", re.MULTILINE)
+_PATCH = "*** Begin Patch"
 _CANCELLED = re.compile(r"^aborted by user|^\[Request interrupted by user", re.MULTILINE)
 _COMMITTED = re.compile(r"^\[[^\]\n]* ([0-9a-f]{7,40})\] (.*)$", re.MULTILINE)
 _WRITERS = re.compile(r"edit|write|replace|patch|create_?file|delete_?file|insert", re.IGNORECASE)
@@ -45,6 +49,7 @@ _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|#39|#x27);")
 _BARE = re.compile(r"[<>]|&(?!(?:lt|gt|amp|quot|#39|#x27);)")
 _BESIDE = (
     "Output:",
+    "Output (error):",
     "Result:",
     "**Result",
     "Parameters:",
@@ -155,6 +160,8 @@ def items_of(call: Call) -> Iterator[Read]:
     arguments = msgspec.json.encode({"command": command}).decode() if command else ""
     yield ToolUse(id=call.id, name=call.name, model=call.model, arguments=arguments, **own)
     result = blocks[-1].text if blocks and (call.type != "shell" or len(blocks) > 1 or "`" in text) else text
+    if told := _OUTPUT.search(text):
+        result = told[1]
     outcome, reason = _outcome(result, text)
     if writes(call):
         yield from _edits(call, blocks, text, outcome)
@@ -186,7 +193,8 @@ def _outcome(result: str, text: str) -> tuple[Outcome, str]:
             return ("rejected" if word == "rejected" else "interrupted" if word[0] == "c" else "error"), ""
     if _CANCELLED.search(result[:200]):
         return "interrupted", ""
-    if "**Apply failed**" in text or "**Error:**" in text or _FAILED.search(result[:200]):
+    wrong = "**Apply failed**" in text or "**Error:**" in text or _WRONG.search(text)
+    if wrong or _FAILED.search(result[:200]):
         return "error", ""
     return "ok", ""
 
@@ -210,7 +218,11 @@ def _edits(call: Call, blocks: list[Block], text: str, outcome: Outcome) -> Iter
         return
     path, told = _path(call, blocks, text), {block.before: block for block in blocks}
     inputs = [b for b in blocks if not (b.before.startswith(_BESIDE) or _RESULT_PATH.match(b.text))]
-    diffs = [diff_of(block.text) for block in inputs if block.info == "diff"]
+    if patch := next((b.text for b in inputs if b.text.startswith(_PATCH)), ""):
+        changes = changes_of_patch(unescaped(patch))
+        yield from edits(changes, status, session=call.session, call=call.id, at=call.at, place=call.place)
+        return
+    diffs = _asked([diff_of(block.text) for block in inputs if block.info == "diff"])
     if diffs and any(re.match(r"[-+@]", line) for line in "\n".join(diffs).split("\n")):
         yield Edit(path=path, diff="\n".join(diffs), **own)
     elif "- oldString:" in told and "- newString:" in told:
@@ -222,6 +234,17 @@ def _edits(call: Call, blocks: list[Block], text: str, outcome: Outcome) -> Iter
         yield Edit(path=path, after=unescaped(shown[0].text), **own)
     elif path or "Additional data:" in told:
         yield Edit(path=path, **own)
+
+
+def _asked(diffs: list[str]) -> list[str]:
+    """The changes asked for, without the last one where that is what a tool gave back of them: Droid's.
+
+    Its call has lines added and removed, its result all lines of the file, without a head.
+    """
+    own, last = diffs[:-1], "".join(diffs[-1:])
+    bare = all(line[:1] in "+-" for text in own for line in text.split("\n"))
+    given = last in own or any(line.startswith(" ") for line in last.split("\n"))
+    return own if own and bare and given else diffs
 
 
 def _path(call: Call, blocks: list[Block], text: str) -> str:

@@ -61,9 +61,10 @@ def _is_call(call: dict[str, Any]) -> bool:
 
 def _name(call: dict[str, Any]) -> str:
     """The metric's name; rows of the tables of comments and demonstrations have none."""
-    if "metric_name" in call or not isinstance(call.get("value"), str):
+    value = call.get("value")
+    if "metric_name" in call or not isinstance(value, str | list | dict):  # Postgres has JSON as it is
         return text_of(call.get("metric_name"))
-    if text_of(call.get("target_type")) in ("inference", "episode"):
+    if isinstance(value, str) and text_of(call.get("target_type")) in ("inference", "episode"):
         return "comment"
     return "demonstration" if text_of(call.get("inference_id")) and text_of(call.get("id")) else ""
 

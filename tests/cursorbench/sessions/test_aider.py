@@ -92,19 +92,38 @@ def test_edits_that_fail_are_not_confirmed_or_not_allowed(tmp_path: Path) -> Non
     assert [(e.id, e.path, e.status) for e in found if isinstance(e, Edit)] == [
         ("edit-1", "a.py", "proposed"),
         ("edit-2", "a.py", "proposed"),
-        ("edit-3", "b.py", "rejected"),
-        ("edit-4", "b.py", "rejected"),
+        ("edit-3", "b.py", "rejected"),  # once, though Aider asks and then says so
     ]
     assert [(e.id, e.outcome, e.text) for e in found if isinstance(e, ToolEnd)] == [
         ("edit-1", "error", "no exact match in a.py"),
         ("edit-3", "rejected", ""),
-        ("edit-4", "rejected", ""),
-        ("edit-6", "rejected", ""),
+        ("edit-5", "rejected", ""),
     ]
     assert [(e.id, e.name, e.invalid) for e in found if isinstance(e, ToolUse)][-2:] == [
-        ("edit-5", "edit", "the answer does not conform to the edit format"),
-        ("edit-6", "shell", ""),
+        ("edit-4", "edit", "the answer does not conform to the edit format"),
+        ("edit-5", "shell", ""),
     ]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "> Allow creation of new file b.py? n  \n> Skipping edit to b.py  \n",  # up to August 2023
+        "> Allow edits to b.py which was not previously added to chat? n  \n> Skipping edits to b.py  \n",
+        "> b.py  \n> Create new file? (Y)es/(N)o [Yes]: n  \n> Skipping edits to b.py  \n",  # since 0.51
+        "> b.py  \n> Allow edits to file that has not been added to the chat? (Y)es/(N)o [Yes]: n  \n"
+        "> Skipping edits to b.py  \n",
+    ],
+)
+def test_a_file_that_the_user_did_not_allow_is_refused_once(tmp_path: Path, asked: str) -> None:
+    """Each no counted twice, since Aider repeats it, or once without the file."""
+    text = START + ABOUT + "\n" + typed("one") + f"\n{BLOCK.replace('a.py', 'b.py')}\n> Tokens: 1 sent  \n"
+    found = items(tmp_path, text + asked)
+    assert [(e.path, e.status, e.after) for e in found if isinstance(e, Edit)] == [
+        ("b.py", "rejected", "new")
+    ]
+    assert [e.outcome for e in found if isinstance(e, ToolEnd)] == ["rejected"]
+    assert [e.name for e in found if isinstance(e, ToolUse)] == ["edit"]
 
 
 def test_other_edit_formats(tmp_path: Path) -> None:

@@ -38,6 +38,10 @@ NOTICES = [
     "<system-reminder>x</system-reminder>\n<task-notification><task-id>a</task-id></task-notification>",
     "<environment_context>\n  <cwd>/w</cwd>\n</environment_context>",
     "  <system_reminder>never closed",
+    # Copilot's in VS Code, before a person's first message
+    "<environment_info>\nThe user's current OS is: Linux\n</environment_info>\n<workspace_info>\n- /w\n"
+    "</workspace_info>\n<userMemory>\nuse tabs\n</userMemory>\n<sessionMemory>\nempty\n</sessionMemory>\n"
+    "<repoMemory>\nempty\n</repoMemory>\n",
     "<tool_response>ok</tool_response>",
     f"<timestamp>Monday, 9:35 PM</timestamp>\n{FINISHED}",
     "<ci-monitor-event>A check failed on pull request #7.</ci-monitor-event>",
@@ -114,6 +118,7 @@ def test_notices_are_no_persons(text: str) -> None:
         ),
         ("Implement the following plan:\n1.", "plan"),
         ("This session is being continued from a previous conversation that ran", "continuation"),
+        ("<conversation-summary>\nBread.\n</conversation-summary>\nIf you need specific", "continuation"),
         ("@agent Try Again", "continuation"),
         ('@agent Continue: "Continue to iterate?"', "continuation"),
         ('@agent 继续: "是否继续迭代？"', "continuation"),

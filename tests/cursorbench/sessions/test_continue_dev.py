@@ -81,6 +81,16 @@ def test_completions(path: Path) -> None:
     ]
 
 
+def test_a_completion_that_was_accepted_after_ten_seconds(path: Path) -> None:
+    """Continue logs it twice, as refused at first; the second event was passed over."""
+    refused = event("autocomplete", completionId="c1", completion="x", accepted=False)
+    items = read(path, refused, {**refused, "accepted": True}, {**refused, "completionId": "c2"})
+    assert [(one.id, one.accepted) for one in items if isinstance(one, Completion)] == [
+        ("c1", True),
+        ("c2", False),
+    ]
+
+
 def test_a_chat_with_a_tool_call_and_a_thumb(path: Path) -> None:
     first = "<system>\nbe kind\n\n<user>\nrename f\n\n"
     second = f"{first}<assistant>\non it\n\n<tool>\nok\n\n"

@@ -165,6 +165,31 @@ def test_streams_add_up(path: Path) -> None:
     assert [(one.id, one.arguments) for one in items if isinstance(one, ToolUse)] == [("call_1", "{}")]
 
 
+def piece(given: str, one: str = "", name: str = "", **index: int) -> dict[str, Any]:
+    return {
+        **index,
+        **({"id": one} if one else {}),
+        "function": {"arguments": given, **({"name": name} if name else {})},
+    }
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [piece('{"a":', "c1", "run"), piece("1}"), piece("{}", "c2", "run")],  # Gemini: no index
+        [piece('{"a":1}', "c1", "run", index=0), piece("{}", "c2", "run", index=0)],  # or always the same
+        # vLLM: another id with each piece
+        [piece('{"a":', "c1", "run", index=0), piece("1}", "x", index=0), piece("{}", "c2", "run", index=1)],
+    ],
+)
+def test_calls_of_a_stream_without_places_of_their_own(path: Path, pieces: list[dict[str, Any]]) -> None:
+    """They were one call, whose arguments did not parse."""
+    chunks = [{"id": "r", "choices": [{"index": 0, "delta": {"tool_calls": [one]}}]} for one in pieces]
+    items = read(path, {"request": request(ASK), "response": chunks})
+    calls = [(one.id, one.arguments, one.invalid) for one in items if isinstance(one, ToolUse)]
+    assert calls == [("c1", '{"a":1}', ""), ("c2", "{}", "")]
+
+
 def test_completions_of_text(path: Path) -> None:
     asked = {"model": "m", "prompt": "def f", "suffix": "", "max_tokens": 5}
     answered = {"id": "cmpl-1", "model": "m", "choices": [{"text": "():"}]}
@@ -219,6 +244,12 @@ def test_an_answer_of_tensorzero_is_of_its_episode(path: Path) -> None:
     told = {**response(DONE, "inference-1"), "episode_id": "019da000-0000-7000-8000-000000000000"}
     items = read(path, {"request": request(ASK), "response": told})
     assert {one.session for one in items if not isinstance(one, Quarantined)} == {told["episode_id"]}
+
+
+def test_a_stream_of_tensorzero_is_of_its_episode_too(path: Path) -> None:
+    chunk = {"id": "r", "episode_id": "e", "choices": [{"index": 0, "delta": {"content": "hi"}}]}
+    items = read(path, {"request": request(ASK), "response": [chunk]})
+    assert {one.session for one in items if not isinstance(one, Quarantined)} == {"e"}
 
 
 def test_a_stream_tells_its_time_with_its_first_chunk(path: Path) -> None:

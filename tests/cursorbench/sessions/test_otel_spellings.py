@@ -96,6 +96,22 @@ def test_json_that_a_person_wrote_stays_theirs(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("end", ["...[truncated, original 70000 chars]", ""])
+def test_messages_that_were_cut_off_at_a_limit(tmp_path: Path, end: str) -> None:
+    """The text of the list was a person's message, of each call of the model another one."""
+
+    def told(role: str, words: str) -> dict[str, Any]:
+        return {"role": role, "parts": [{"type": "text", "content": words}]}
+
+    asked = json.dumps([told("system", "be kind"), told("user", "fix"), told("assistant", "so?")])
+    answered = json.dumps([told("assistant", "fixed")])
+    spans = [
+        span({**CHAT, "gen_ai.input.messages": asked[:-cut] + end, "gen_ai.output.messages": answered})
+        for cut in (3, 9)
+    ]
+    assert said(read(tmp_path, spans)) == [("UserTurn", "fix"), ("AgentTurn", "fixed")]
+
+
 def test_a_session_in_bedrocks_blocks(tmp_path: Path) -> None:
     """Strands: the tool's span tells in message events what it was asked and gave."""
     use = {"toolUse": {"toolUseId": "tooluse_1234", "name": "edit", "input": ARGUMENTS}}
@@ -211,8 +227,65 @@ def told_once(result: str = "ok") -> list[tuple[str, ...]]:
     return [*first, ("ToolEnd", result), ("AgentTurn", "fixed")]
 
 
-def test_messages_of_openinference(tmp_path: Path) -> None:
-    """No attribute of theirs is a `gen_ai.` one; the spans vanished uncounted."""
+def test_calls_and_their_ends_under_two_ids(tmp_path: Path) -> None:
+    """OpenLLMetry's of the Responses API: no edit was ever applied, and the ends were of no call."""
+
+    def part(kind: str, **more: Any) -> dict[str, Any]:
+        return {
+            "role": "tool" if kind == "tool_call_response" else "assistant",
+            "parts": [{"type": kind, **more}],
+        }
+
+    asked = {"role": "user", "parts": [{"type": "text", "content": "fix"}]}
+    call = part("tool_call", id="fc_abcdefgh", name="str_replace", arguments=ARGUMENTS)
+    other = part("tool_call", id="fc_ijklmnop", name="ls", arguments={})
+    ends = [part("tool_call_response", id=f"call_{one}", response=one) for one in ("12345678", "87654321")]
+    answer = {"role": "assistant", "parts": [*call["parts"], *other["parts"]]}
+    first = {**CHAT, "gen_ai.input.messages": json.dumps([asked])}
+    second = {**CHAT, "gen_ai.input.messages": json.dumps([asked, call, other, *ends])}
+    items = read(
+        tmp_path,
+        [
+            span({**first, "gen_ai.output.messages": json.dumps([answer])}),
+            span({**second, "gen_ai.output.messages": json.dumps(["fixed"])}, start=2, end=3),
+        ],
+    )
+    assert [one.id for one in only(items, ToolUse)] == ["fc_abcdefgh", "fc_ijklmnop"]
+    assert [(one.id, one.text) for one in only(items, ToolEnd)] == [
+        ("fc_abcdefgh", "12345678"),
+        ("fc_ijklmnop", "87654321"),
+    ]
+    assert [one.status for one in only(items, Edit)] == ["proposed", "applied"]
+
+
+def test_a_tool_that_the_service_ran(tmp_path: Path) -> None:
+    """Since 1.40 of the conventions; it was in no item."""
+    about = {"id": "srv_abcdefgh", "name": "code_interpreter"}
+    ran = {"type": "server_tool_call", **about, "server_tool_call": {"type": "code", "code": "1+1"}}
+    output = {"type": "code", "output": "2"}
+    gave = {"type": "server_tool_call_response", "id": "srv_abcdefgh", "server_tool_call_response": output}
+    answer = [{"role": "assistant", "parts": [ran, gave, {"type": "text", "content": "2"}]}]
+    offers = json.dumps([{"type": "function", "name": "ls", "parameters": {}}])
+    told = {**CHAT, "gen_ai.output.messages": json.dumps(answer), "gen_ai.tool.definitions": offers}
+    items = read(tmp_path, [span(told)])
+    (use,) = only(items, ToolUse)
+    assert (use.id, use.name, json.loads(use.arguments)["code"]) == (
+        "srv_abcdefgh",
+        "code_interpreter",
+        "1+1",
+    )
+    assert (use.invalid, use.checked) == ("", "")
+    (end,) = only(items, ToolEnd)
+    assert (end.id, end.outcome, json.loads(end.text)["output"]) == ("srv_abcdefgh", "ok", "2")
+
+
+@pytest.mark.parametrize("client", ["openai", "anthropic"])
+def test_messages_of_openinference(tmp_path: Path, client: str) -> None:
+    """No attribute of theirs is a `gen_ai.` one; the spans vanished uncounted.
+
+    Of Anthropic's client a call stands twice in a message, and what a tool gave is under the role `user`: it
+    was a call without a name, and a person's message.
+    """
     call = {
         "tool_calls.0.tool_call.id": "call_abcdefgh",
         "tool_calls.0.tool_call.function.name": "str_replace",
@@ -225,6 +298,13 @@ def test_messages_of_openinference(tmp_path: Path) -> None:
     }
     looks = {"role": "assistant", "content": "let me see", **call}
     result = {"role": "tool", "content": "done", "tool_call_id": "call_abcdefgh"}
+    if client == "anthropic":
+        text = {"message_content.type": "text", "message_content.text": "let me see"}
+        ordered = [text, {"message_content.type": "tool_use"}]
+        looks = {f"contents.{n}.{key}": one for n, of in enumerate(ordered) for key, one in of.items()}
+        looks |= {"role": "assistant", **call}
+        looks |= {key.replace("tool_calls.0", "contents.1"): one for key, one in call.items()}
+        result["role"] = "user"
 
     def told(which: str, *messages: dict[str, str]) -> dict[str, str]:
         listed = enumerate(messages)

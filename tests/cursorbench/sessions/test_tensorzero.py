@@ -57,15 +57,16 @@ def test_values_of_every_kind(path: Path) -> None:
 def test_rows_of_tables_that_are_named_for_their_metric(path: Path) -> None:
     comment = {"id": "c", "target_id": "i", "target_type": "inference", "value": "bad", "tags": {}}
     demonstration = {"id": "d", "inference_id": "i", "value": '[{"type":"text","text":"so"}]', "tags": {}}
-    items = read(
-        path, comment, demonstration, {"id": "x", "target_id": "i", "value": "who knows", "tags": {}}
-    )
+    postgres = {**demonstration, "id": "p", "value": [{"type": "text", "text": "so"}]}  # it was quarantined
+    unknown = {"id": "x", "target_id": "i", "value": "who knows", "tags": {}}
+    items = read(path, comment, demonstration, postgres, unknown)
     assert [(one.id, one.target, one.name, one.value) for one in items if isinstance(one, Feedback)] == [
         ("c", "i", "comment", "bad"),
         ("d", "i", "demonstration", '[{"type":"text","text":"so"}]'),
+        ("p", "i", "demonstration", '[{"type":"text","text":"so"}]'),
     ]
     assert [one.reason for one in items if isinstance(one, Quarantined)] == ["no metric_name"]
-    assert tensorzero.recognises(path, json.dumps(comment).encode())
+    assert all(tensorzero.recognises(path, json.dumps(one).encode()) for one in (comment, postgres))
     assert not tensorzero.recognises(
         path, json.dumps({"id": "d", "inference_id": "i", "value": "x"}).encode()
     )
