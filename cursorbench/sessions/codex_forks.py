@@ -50,7 +50,7 @@ class Inherited:
 
     def _is_turn(self, kind: str, payload: dict[str, Any]) -> bool:
         """Whether a turn of the thread's own begins."""
-        begins = kind == "turn_context" or (kind == "event_msg" and payload.get("type") in _TURNS)
+        begins = kind == "turn_context" or (kind == "event_msg" and text_of(payload.get("type")) in _TURNS)
         return begins and _minted(text_of(payload.get("turn_id"))) >= self._begun > 0
 
     def _paused(self, at: int | None) -> bool:

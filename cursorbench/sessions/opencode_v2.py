@@ -26,7 +26,9 @@ def info_of(export: dict[str, Any]) -> dict[str, Any]:
 def messages_of(export: dict[str, Any]) -> list[Any]:
     """The messages with info and parts; those of older exports, and of no known type, as they are."""
     messages = list_of(export.get("messages"))
-    return [_older(one) for one in messages if table_of(one).get("type") not in _QUIET or "info" in one]
+    return [
+        _older(one) for one in messages if text_of(table_of(one).get("type")) not in _QUIET or "info" in one
+    ]
 
 
 def _older(message: Any) -> Any:

@@ -99,3 +99,8 @@ def test_a_thread_that_tells_its_meta_again_is_no_fork(path: Path) -> None:
     lines = [meta(FORKED), meta(FORKED), *turn(NEW, "mine"), meta(FORKED), meta(SESSION), *turn(NEW, "again")]
     texts = [one[1] for one in brief(read(path, *at(lines, "04:05"))) if one[0] == "user"]
     assert texts == ["mine", "again"]
+
+
+def test_an_event_whose_type_is_none_is_no_turn(path: Path) -> None:
+    told = at([meta(FORKED), meta(PARENT), line("event_msg", type={}), *turn(OLD, "theirs")], "04:05")
+    assert brief(read(path, *told)) == [("SessionStart",)]

@@ -151,3 +151,10 @@ def test_a_longer_export_tells_only_what_is_new(path: Path) -> None:
     seen, first = Seen(), [message("user", 1, text="one"), agent(2, said("Yes."))]
     assert len(read(path, *first, seen=seen)) == 3
     assert len(read(path, *first, message("user", 3, text="two"), seen=seen)) == 1
+
+
+@pytest.mark.parametrize("kind", [{}, [], None, 7])
+def test_a_type_that_is_none_spoils_no_other_message(path: Path, kind: object) -> None:
+    """Tables cannot be looked up in a set."""
+    found = read(path, message("user", 1, text="one"), message("user", 2) | {"type": kind})
+    assert [type(one) for one in found][-2:] == [UserTurn, Quarantined]
