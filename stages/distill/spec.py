@@ -276,7 +276,9 @@ def parse(text: str, name: str) -> RewardSpec:
 def _read(name: str, root: Path) -> str:
     if not name.endswith(".toml") and "/" not in name:
         folder = resources.files("stages.distill.specs")
-        shipped = {each.name.removesuffix(".toml"): each for each in folder.iterdir() if "toml" in each.name}
+        shipped = {
+            each.name.removesuffix(".toml"): each for each in folder.iterdir() if each.name.endswith(".toml")
+        }
         if name in shipped:
             return shipped[name].read_text("utf-8")
         raise InputMissingError(
