@@ -228,6 +228,10 @@ class Conversation:
             status: Status = "applied" if outcome == "ok" else "rejected"
             yield from edits(changes, status, call=result.id, **common)
 
+    def ended(self, session: str, call: str) -> bool:
+        """Whether the end of this call is told."""
+        return self._seen.knows(session, self._key("end", call))
+
     def _new(self, session: str, message: Message, times: Counter[str]) -> bool:
         key = message.key()
         times[key] += 1

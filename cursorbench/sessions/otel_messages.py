@@ -75,6 +75,23 @@ def texts(told: dict[str, Any]) -> tuple[list[Message], list[Message]]:
     return (_joined(asked), answers) if asked or answers else _logfire(told)
 
 
+def answer_of(told: dict[str, Any], answers: list[Message]) -> tuple[Message | None, list[Message]]:
+    """The answer, and the messages as which a later request has it again.
+
+    Several are choices, of which the first was the answer; not of the Responses API, which has none: these
+    are its items (OpenLLMetry's of the Agents SDK), each a message of its own in the history.
+    """
+    if not answers or not text_of(told.get("gen_ai.response.id")).startswith("resp_"):
+        return (answers[0] if answers else None), []
+    whole = Message("assistant", text="\n".join(one.text for one in answers if one.text))
+    whole.thinking = "\n".join(one.thinking for one in answers if one.thinking)
+    whole.calls = [call for one in answers for call in one.calls]
+    whole.results = [result for one in answers for result in one.results]
+    texts_ = [Message("assistant", text=one.text) for one in answers if one.text]
+    parts = [*texts_, *(Message("assistant", calls=[call]) for call in whole.calls)]
+    return whole, parts if len(parts) > 1 else []
+
+
 def _joined(asked: list[Message]) -> list[Message]:
     """The messages with what each tool gave under the id that its call has.
 

@@ -49,7 +49,15 @@ def _named(record: Record) -> str:
 
 
 def _digest(messages: list[Message]) -> bytes:
-    text = "\3".join(one.key() for one in messages)
+    """Of what was said and called. An answer may come back in pieces, and its calls under other ids."""
+    pieces, role = list[str](), ""
+    for one in messages:
+        pieces += [f"\3{one.role}"] if one.role != role else []
+        role = one.role
+        pieces += filter(None, [one.text.strip()])
+        pieces += (f"\2{call.name}\0{call.arguments.written()}" for call in one.calls)
+        pieces += (f"\2{result.text}" for result in one.results)
+    text = "\1".join(pieces)
     return blake2b(text.encode(errors="replace"), digest_size=16).digest()
 
 
