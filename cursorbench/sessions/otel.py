@@ -109,6 +109,9 @@ class _Told:
                 yield from self._single(record, message, place)
         elif name.startswith("gen_ai.") and name not in _PASSED_OVER:
             yield Quarantined(place, "unknown_type")
+        else:
+            session = self._sessions.of_client(text_of(record.attributes.get("conversation_id")))
+            yield from vscode.rating(record, session, place)
 
     def _generation(self, record: Record, place: Place) -> Iterator[Read]:
         """A span of a model call, agent or tool."""
