@@ -19,7 +19,7 @@ from cursorbench.sessions.chat import Answer, Conversation, Message, plain_text
 from cursorbench.sessions.definitions import KnownDefinitions
 from cursorbench.sessions.items import AgentTurn, Feedback, Place, Quarantined, Read
 from cursorbench.sessions.otel_calls import Ids
-from cursorbench.sessions.otel_messages import answer_of, blocks, message_of_event, messages, texts
+from cursorbench.sessions.otel_messages import LANGFUSE, answer_of, blocks, message_of_event, messages, texts
 from cursorbench.sessions.otel_sessions import Sessions
 from cursorbench.sessions.otlp import Record, event_of, exported, in_time, is_export
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
@@ -46,6 +46,9 @@ _PASSED_OVER = {
     "gen_ai.request.attempt",
 }
 _CALLS = {"chat", "text_completion", "generate_content"}  # operations that are one call of a model
+_MODEL = (
+    "gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "langfuse.observation.model.name",
+)  # fmt: skip
 _MORE = 4096  # different messages of one span that come as records of their own
 
 
@@ -116,7 +119,7 @@ class _Told:
     def _generation(self, record: Record, place: Place) -> Iterator[Read]:
         """A span of a model call, agent or tool."""
         told = record.attributes
-        if not any(key.startswith(("gen_ai.", "llm.")) for key in told):
+        if LANGFUSE not in told and not any(key.startswith(("gen_ai.", "llm.")) for key in told):
             return
         session = self._sessions.of(record)
         if _is_tool(record):
@@ -286,7 +289,7 @@ def _answer(record: Record, message: Message | None, parts: list[Message] | None
         parts=parts or [],
         id=vscode.response(told, record.span),
         span=record.span,
-        model=first_text(told, "gen_ai.response.model", "gen_ai.request.model", "llm.model_name"),
+        model=first_text(told, *_MODEL),
         first_token_ms=first * 1000 if first is not None else None,  # seconds in the conventions
         duration_ms=record.duration_ms,
     )
