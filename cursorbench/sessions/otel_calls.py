@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable
+from hashlib import blake2b
 
 import msgspec
 
@@ -66,7 +67,9 @@ class Ids:
 
 
 def _key(session: str, call: Call) -> str:
-    return f"{session}\0{call.name}\0{call.arguments.written()}"
+    """Arguments may be whole files: of what is kept, nothing is text."""
+    text = f"{session}\0{call.name}\0{call.arguments.written()}"
+    return blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()
 
 
 def _renamed(message: Message, ids: dict[str, str]) -> Message:
