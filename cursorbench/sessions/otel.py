@@ -135,7 +135,7 @@ class _Told:
         answer = _answer(record, *answer_of(told, answers))
         session = self._sessions.of_request(record, asked, answer.message)
         asked = self._ids.repeated(session, self._unsaid(session, told, vscode.asked(told, asked)))
-        self._ids.answered(session, answer.message)
+        self._ids.answered(session, answer.message, record.span)
         self._first(record)
         yield from self._opening(session, record, place)
         tools = self._definitions.of(told.get("gen_ai.tool.definitions"))

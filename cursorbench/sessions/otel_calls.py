@@ -2,8 +2,9 @@
 
 OpenLLMetry names a call of the Responses API by its item (`fc_...`) in one place and by the call (`call_...`)
 in another: its instrumentation of OpenAI's client in answers and in histories, that of the Agents SDK in
-histories alone, where the span of the tool has no id at all. Such calls are known by name, arguments, and
-which of the same they are. Source: traceloop/openllmetry, `responses_wrappers.py`, `openai_agents/_hooks.py`.
+histories alone, where the span of the tool has no id at all. LiteLLM's answers have calls without one. Such
+calls are known by name, arguments, and which of the same they are. Source: traceloop/openllmetry,
+`responses_wrappers.py`, `openai_agents/_hooks.py`; BerriAI/litellm, `integrations/opentelemetry.py`.
 Not for: results under another id than their call in one request (`otel_messages`).
 """
 
@@ -12,11 +13,14 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b
+from typing import TypeVar
 
 import msgspec
 
-from cursorbench.sessions.calls import Call, remember
+from cursorbench.sessions.calls import Call, Result, remember
 from cursorbench.sessions.chat import Message
+
+_Told = TypeVar("_Told", Call, Result)
 
 
 class Ids:
@@ -24,41 +28,58 @@ class Ids:
 
     def __init__(self) -> None:
         self._told: OrderedDict[str, list[str]] = OrderedDict()
-        self._of_spans: OrderedDict[str, str] = OrderedDict()  # of calls that only their spans named
+        self._of_spans: OrderedDict[str, int] = OrderedDict()  # ids made of those of spans
 
-    def answered(self, session: str, answer: Message | None) -> None:
-        """The model called these."""
-        for call in answer.calls if answer is not None else ():
-            self._note(session, call)
+    def answered(self, session: str, answer: Message | None, span: str) -> None:
+        """The model called these; a call without an id has that of the answer's span, and its place."""
+        if answer is None:
+            return
+        for place, call in enumerate(answer.calls):
+            if span and not call.id:
+                answer.calls[place] = _with_id(call, f"{span}:{place}")
+                remember(self._of_spans, answer.calls[place].id, place)
+            self._note(session, answer.calls[place])
 
     def repeated(self, session: str, asked: list[Message]) -> list[Message]:
         """A request's messages, with calls and their ends under the ids that were told first."""
-        often, new = Counter[str](), dict[str, str]()
+        often, new, waiting = Counter[str](), dict[str, str](), list[str]()
         here = {call.id for message in asked for call in message.calls}
-        for call in (call for message in asked for call in message.calls):
-            same = self._told.get(key := _key(session, call), [])
-            first = same[often[key]] if often[key] < len(same) else ""
-            often[key] += 1
-            if call.id and first and first not in here and self._alike(first, call.id):
-                new[call.id] = first
-            else:
-                self._note(session, call)
-        return [_renamed(message, new) for message in asked] if new else asked
+        found = []
+        for message in asked:
+            calls = []
+            for call in message.calls:
+                same = self._told.get(key := _key(session, call), [])
+                first = same[often[key]] if often[key] < len(same) else ""
+                often[key] += 1
+                is_it = bool(first) and first not in here and self._alike(first, call.id)
+                calls.append(_with_id(call, first) if is_it else call)
+                self._note(session, calls[-1])
+                if is_it and call.id:
+                    new[call.id] = first
+                elif is_it:
+                    waiting.append(first)
+            ends = [
+                _with_id(one, new.get(one.id, one.id) or (waiting.pop(0) if waiting else ""))
+                for one in message.results
+            ]
+            found.append(msgspec.structs.replace(message, calls=calls, results=ends))
+        return found
 
     def of_span(self, session: str, call: Call, span: str, ended: Callable[[str], bool]) -> Call:
-        """The call that a tool's span tells: without an id it is one that has no end yet, else the span's."""
-        if not call.id:
-            same = self._told.get(_key(session, call), [])
-            one = next((one for one in same if not ended(one)), span)
-            call = msgspec.structs.replace(call, id=one)
-            if one == span:
-                remember(self._of_spans, span, span)
+        """The call that a tool's span tells: one that has no end yet, else the span's where it has no id."""
+        same = self._told.get(_key(session, call), [])
+        if not call.id or call.id not in same:
+            open_ = (one for one in same if not ended(one) and (not call.id or self._alike(one, call.id)))
+            call = _with_id(call, next(open_, call.id or span))
+            if call.id == span:
+                remember(self._of_spans, span, 0)
         self._note(session, call)
         return call
 
     def _alike(self, first: str, later: str) -> bool:
-        """Whether these may be ids of one call: of its item and itself, or of its span."""
-        return first in self._of_spans or first.startswith("fc_") != later.startswith("fc_")
+        """Whether these may be ids of one call: of its item and itself, or of a span."""
+        items = bool(later) and first.startswith("fc_") != later.startswith("fc_")
+        return items or first in self._of_spans
 
     def _note(self, session: str, call: Call) -> None:
         key = _key(session, call)
@@ -72,9 +93,5 @@ def _key(session: str, call: Call) -> str:
     return blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()
 
 
-def _renamed(message: Message, ids: dict[str, str]) -> Message:
-    return msgspec.structs.replace(
-        message,
-        calls=[msgspec.structs.replace(one, id=ids.get(one.id, one.id)) for one in message.calls],
-        results=[msgspec.structs.replace(one, id=ids.get(one.id, one.id)) for one in message.results],
-    )
+def _with_id(told: _Told, one: str) -> _Told:
+    return msgspec.structs.replace(told, id=one)

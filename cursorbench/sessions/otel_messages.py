@@ -73,7 +73,10 @@ def _whole(text: str) -> list[Any]:
 def texts(told: dict[str, Any]) -> tuple[list[Message], list[Message]]:
     """What a model was asked and answered, as far as a span's attributes have it."""
     asked = messages(told.get("gen_ai.input.messages"), "user") or _indexed(told, "prompt")
-    answers = messages(told.get("gen_ai.output.messages"), "assistant") or _indexed(told, "completion")
+    answers, fields = messages(told.get("gen_ai.output.messages"), "assistant"), _indexed(told, "completion")
+    if answers and fields and not any(one.calls for one in answers):
+        answers[0].calls = fields[0].calls  # LiteLLM's messages have none
+    answers = answers or fields
     asked, answers = asked or vercel.asked(told), answers or vercel.answers(told)
     if asked or answers:
         return _joined(asked), answers
@@ -166,7 +169,7 @@ def _indexed(told: dict[str, Any], which: str) -> list[Message]:
         parts = _INDEXED[which].fullmatch(key)
         if parts is None:
             continue
-        if older := _OLDER.fullmatch(key):  # LiteLLM's before gen_ai.output.messages: all are the answer's
+        if older := _OLDER.fullmatch(key):  # LiteLLM's: all are the answer's
             found.setdefault(0, {}).setdefault("\0calls", {}).setdefault(int(older[1]), {})[older[2]] = value
             continue
         entry = found.setdefault(int(parts[1]), {})

@@ -71,10 +71,46 @@ def test_litellms_calls_of_before_output_messages(tmp_path: Path) -> None:
         ("ls", '{"at": 1}'),
         ("cat", '{"at": 1}'),
     ]
-    messages = json.dumps(
-        [{"role": "assistant", "parts": [], "tool_calls": [{"id": ID, "function": {"name": "ls"}}]}]
+
+
+@pytest.mark.parametrize("framework", [True, False])
+def test_litellms_calls_of_today(tmp_path: Path, framework: bool) -> None:
+    """Its messages of an answer have none, and a request with one was another session each time.
+
+    `framework`: one that tells its tools in spans of its own, under the call's id.
+    """
+    ask = {"role": "user", "parts": [{"type": "text", "content": "fix"}]}
+    call = {"id": ID, "type": "function", "function": {"name": "ls", "arguments": '{"at": 1}'}}
+    does = {"role": "assistant", "parts": []}
+    again = [ask, {**does, "tool_calls": [call]}, {"role": "tool", "parts": [], "tool_call_id": ID}]
+    done = {"role": "assistant", "parts": [{"type": "text", "content": "done"}]}
+
+    def request(asked: list[Any], answer: Any, start: int, **more: str) -> dict[str, Any]:
+        told = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.response.id": f"chatcmpl-{start}",
+            "gen_ai.input.messages": json.dumps(asked),
+            "gen_ai.output.messages": json.dumps([answer]),
+            **more,
+        }
+        trace = "t0" if framework else f"t{start}"
+        return {**span(told, start=start, end=start + 1), "traceId": trace, "spanId": f"{start:016}"}
+
+    prefix = "gen_ai.completion.0.function_call"
+    first = request([ask], does, 1, **{f"{prefix}.name": "ls", f"{prefix}.arguments": '{"at": 1}'})
+    spans = [first, request(again, done, 5)]
+    if framework:
+        about = {
+            "gen_ai.tool.name": "ls",
+            "gen_ai.tool.call.id": ID,
+            "gen_ai.tool.call.arguments": '{"at":1}',
+        }
+        run = span({"gen_ai.operation.name": "execute_tool", **about}, start=3, end=4)
+        spans.insert(1, {**run, "traceId": "t0"})
+    items = read(tmp_path, spans)
+    assert len(only(items, SessionStart)) == 1
+    assert [one.text for one in only(items, UserTurn)] == ["fix"]
+    assert [one.text for one in only(items, AgentTurn)] == ["", "done"]
+    assert (
+        [one.id for one in only(items, ToolUse)] == [one.id for one in only(items, ToolEnd)] == [f"{1:016}:0"]
     )
-    items = read(
-        tmp_path, [span({**told, "gen_ai.response.id": "resp_1", "gen_ai.output.messages": messages})]
-    )
-    assert [one.id for one in only(items, ToolUse)] == [ID], "since then in both"
