@@ -27,6 +27,7 @@ _INDEXED = {
         r"(?:gen_ai\.completion|llm\.output_messages)\.([0-9]{1,4})\.(?:message\.)?(.+)"
     ),
 }
+_OF_RESPONSES = re.compile(r'\s*\{\s*"id"\s*:\s*"resp_')
 _CALL = re.compile(r"tool_calls\.([0-9]{1,4})\.(?:tool_call\.)?(?:function\.)?(id|name|arguments)")
 _OLDER = re.compile(r"gen_ai\.completion\.([0-9]{1,4})\.function_call\.(name|arguments)")
 _USE = re.compile(r"contents\.([0-9]{1,4})\.tool_call\.(?:function\.)?(id|name|arguments)")
@@ -87,9 +88,10 @@ def answer_of(told: dict[str, Any], answers: list[Message]) -> tuple[Message | N
     """The answer, and the messages as which a later request has it again.
 
     Several are choices, of which the first was the answer; not of the Responses API, which has none: these
-    are its items (OpenLLMetry's of the Agents SDK), each a message of its own in the history.
+    are its items (OpenLLMetry's of the Agents SDK, OpenInference's), each a message in the history.
     """
-    items = text_of(told.get("gen_ai.response.id")).startswith("resp_")
+    whole_response = _OF_RESPONSES.match(text_of(told.get("output.value")))  # OpenInference's, of all APIs
+    items = bool(whole_response) or text_of(told.get("gen_ai.response.id")).startswith("resp_")
     if not answers or not (items or LANGFUSE in told):
         return (answers[0] if answers else None), []
     whole = _whole_of(answers) if items else answers[0]

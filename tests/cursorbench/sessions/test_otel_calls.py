@@ -90,3 +90,40 @@ def test_a_tool_whose_span_comes_before_any_message_with_the_call(tmp_path: Path
     items = read(tmp_path, [*spans, chat(3, "", [*asked, *again, call("call_bbbbbbbb", at="a")], [])])
     assert [one.id for one in only(items, ToolUse)] == [f"{n:016}" for n in (1, 2)]
     assert [(one.id, one.text) for one in only(items, ToolEnd)] == [(f"{n:016}", "1") for n in (1, 2)]
+
+
+def test_openinferences_items_of_an_answer(tmp_path: Path) -> None:
+    """The first alone was the answer; its calls came with the next request, which was another session."""
+
+    def fields(which: str, *found: dict[str, str]) -> dict[str, str]:
+        told: dict[str, str] = {}
+        for place, one in enumerate(found):
+            told |= {f"llm.{which}_messages.{place}.message.{key}": value for key, value in one.items()}
+        return told
+
+    def looks(id_: str, at: str) -> dict[str, str]:
+        told = {"id": id_, "function.name": "look", "function.arguments": json.dumps({"at": at})}
+        return {"role": "assistant"} | {f"tool_calls.0.tool_call.{key}": one for key, one in told.items()}
+
+    ask = {"role": "user", "content": "compare"}
+    said = {"role": "assistant", "contents.0.message_content.type": "text"}
+    said["contents.0.message_content.text"] = "I look."
+    calls = [looks("call_aaaaaaaa", "a"), looks("call_bbbbbbbb", "b")]
+    ends = [{"role": "tool", "tool_call_id": f"call_{8 * one}", "content": one} for one in "ab"]
+    done = fields("output", {"role": "assistant", "content": "done"})
+    about = {"llm.model_name": "m", "output.value": '{"id":"resp_1","created_at":1,"object":"response"}'}
+    spans = [
+        span({**about, **fields("input", ask), **fields("output", said, *calls)}),
+        {
+            **span({**about, **fields("input", ask, said, *calls, *ends), **done}, start=2, end=3),
+            "traceId": "t2",
+        },
+    ]
+    items = read(tmp_path, spans)
+    assert len(only(items, SessionStart)) == 1
+    assert [(one.text, one.model) for one in only(items, AgentTurn)] == [("I look.", "m"), ("done", "m")]
+    assert [(one.id, one.at) for one in only(items, ToolUse)] == [
+        ("call_aaaaaaaa", 1_700_000_000_000),
+        ("call_bbbbbbbb", 1_700_000_000_000),
+    ]
+    assert [one.text for one in only(items, ToolEnd)] == ["a", "b"]
