@@ -18,7 +18,7 @@ from cursorbench.sessions.calls import Call, Result
 from cursorbench.sessions.chat import Answer, Conversation, Message, plain_text
 from cursorbench.sessions.definitions import KnownDefinitions
 from cursorbench.sessions.items import AgentTurn, Feedback, Place, Quarantined, Read
-from cursorbench.sessions.otel_calls import Ids
+from cursorbench.sessions.otel_calls import Ids, of_langchain
 from cursorbench.sessions.otel_messages import LANGFUSE, answer_of, blocks, message_of_event, messages, texts
 from cursorbench.sessions.otel_sessions import Sessions
 from cursorbench.sessions.otlp import Record, event_of, exported, in_time, is_export
@@ -216,13 +216,14 @@ class _Told:
             return
         events = {event.name: event.attributes for event in record.events}
         asked = told.get("gen_ai.tool.call.arguments", events.get("gen_ai.tool.message", {}).get("content"))
+        given = told.get("gen_ai.tool.call.result", events.get("gen_ai.choice", {}).get("message"))
+        one, asked, given, wrong = of_langchain(one, asked, given)
         call = Call(one, name, vscode.arguments(asked))
         call = self._ids.of_span(
             session, call, record.span, lambda id_: self._conversation.ended(session, id_)
         )
         yield from self._conversation.call(session, call, record.at, place)
-        failed = record.failed or bool(told.get("error.type"))
-        given = told.get("gen_ai.tool.call.result", events.get("gen_ai.choice", {}).get("message"))
+        failed = record.failed or wrong or bool(told.get("error.type"))
         result = Result(call.id, plain_text(blocks(given)) if given is not None else "", failed)
         yield from self._conversation.result(session, result, record.at, place)
 

@@ -19,6 +19,7 @@ import msgspec
 
 from cursorbench.sessions.calls import Call, Result, remember
 from cursorbench.sessions.chat import Message
+from cursorbench.sessions.reading import parsed, table_of, text_of
 
 _Told = TypeVar("_Told", Call, Result)
 
@@ -85,6 +86,21 @@ class Ids:
         key = _key(session, call)
         if call.id and call.id not in (same := self._told.get(key, [])):
             remember(self._told, key, [*same, call.id])
+
+
+def of_langchain(one: str, asked: object, given: object) -> tuple[str, object, object, bool]:
+    """A call's id, arguments and result, and whether it failed, out of what OpenLLMetry has of LangChain's.
+
+    Both attributes hold all that LangChain told its callbacks; the span has no id. Of others: as they are.
+    """
+    told = table_of(parsed(asked.encode(errors="replace"))) if isinstance(asked, str) else {}
+    if not told.keys() >= {"input_str", "inputs", "kwargs"}:
+        return one, asked, given, False
+    output = table_of(parsed(given.encode(errors="replace"))) if isinstance(given, str) else {}
+    message = table_of(table_of(output.get("output")).get("kwargs"))
+    result = message.get("content", output.get("output", given))
+    one = one or text_of(table_of(told["kwargs"]).get("tool_call_id"))
+    return one, told["inputs"] or told["input_str"], result, message.get("status") == "error"
 
 
 def _key(session: str, call: Call) -> str:

@@ -127,3 +127,21 @@ def test_openinferences_items_of_an_answer(tmp_path: Path) -> None:
         ("call_bbbbbbbb", 1_700_000_000_000),
     ]
     assert [one.text for one in only(items, ToolEnd)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("id_", ["call_aaaaaaaa", None])
+def test_openllmetrys_spans_of_langchains_tools(tmp_path: Path, id_: str | None) -> None:
+    """Each call was told twice, with all that the callbacks got as its arguments. Older ones got no id."""
+    asked = [text("user", "compare")]
+    inside = {"content": "no such oven", "type": "tool", "tool_call_id": "call_aaaaaaaa", "status": "error"}
+    whole = {"input_str": "{'at': 'a'}", "tags": [], "inputs": {"at": "a"}, "kwargs": {"tool_call_id": id_}}
+    given = {"output": {"lc": 1, "type": "constructor", "kwargs": inside}, "kwargs": {}}
+    run = tool(1, json.dumps(given), **whole)  # type: ignore[arg-type]
+    again = [*asked, call("call_aaaaaaaa", at="a"), end("call_aaaaaaaa", "no such oven")]
+    spans = [chat(0, "", asked, [call("call_aaaaaaaa", at="a")]), run, chat(3, "", again, [])]
+    items = read(tmp_path, spans)
+    assert [(one.id, json.loads(one.arguments)) for one in only(items, ToolUse)] == [
+        ("call_aaaaaaaa", {"at": "a"})
+    ]
+    ends = [(one.id, one.text, one.outcome) for one in only(items, ToolEnd)]
+    assert ends == [("call_aaaaaaaa", "no such oven", "error")]
