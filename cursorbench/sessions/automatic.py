@@ -11,7 +11,7 @@ Sources: the sample logs; Copilot CLI's system prompt in them (what is "wrapped 
 is "automated status updates"); transcripts that people published, of Cursor, Copilot in VS Code, Codex,
 Droid, the desktop apps of Codex and Claude, and Claude Code 2.0 to 2.1; microsoft/vscode-copilot-chat
 (`l10n.t` of its buttons, `prompts/node/agent`), openai/codex (`review_prompts.rs` for one), github/spec-kit
-(`templates/commands`).
+(`templates/commands`), entireio/cli (`review/prompt.go`).
 """
 
 from __future__ import annotations
@@ -167,6 +167,12 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
         r"Review the code changes (?:against the base branch '|introduced by commit )[^\n]{1,2000} "
         r"Provide prioritized, actionable findings\.",
     ),
+    (  # what `entire review` asks an agent: the skills that it is to use, and a profile's task or no more
+        "command",
+        r"You are the judge for this code review\. \d+ reviewers independently reviewed the same change\.\n.*"
+        r"|(?:/[^\n]{1,500}\n+){0,20}(?:Review profile: [^\n]{1,200}\n\nTask: .*|Scope: review the commits "
+        r"unique to this branch vs [^\n]{1,500}, plus any uncommitted changes in the working tree\. .*)",
+    ),
     ("plan", r"Implement the plan\."),
     ("command", r"The issue has been fixed\. Please clean up the instrumentation\."),  # Cursor's debug mode
     (  # Cursor's button beside an error in the editor
@@ -190,7 +196,7 @@ _REASON = {text: reason for reason, texts in _BEGINNINGS.items() for text in tex
 _ANY = re.compile("|".join(re.escape(text) for text in _REASON))
 _WHOLE = tuple((reason, re.compile(text, re.DOTALL)) for reason, text in _WHOLES)
 _FIRST = frozenset(text[0] for text in _REASON)
-_FIRST_OF_WHOLES = frozenset("ACF[<@/IMTWY#{UR")
+_FIRST_OF_WHOLES = frozenset("ACF[<@/IMTWY#{URS")
 # what clients put before a person's own words, in the same text or in one of its own
 _CONTEXT = (
     "system-reminder|system_reminder|environment_context|user_instructions"

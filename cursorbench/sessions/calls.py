@@ -25,7 +25,8 @@ _PATCH = ("input", "patch", "patchText", "patch_text")
 _CREATES = {"create", "createfile"}
 _WRITES = _CREATES | {
     "edit", "editfile", "editfilev2", "insert", "inserteditintofile", "multiedit", "multireplacestringinfile",
-    "replace", "replacestringinfile", "searchreplace", "strreplace", "strreplaceeditor", "write", "writefile",
+    "replace", "replacestringinfile", "searchreplace", "strreplace", "strreplacebasededittool",
+    "strreplaceeditor", "write", "writefile",
 }  # fmt: skip
 _PATCHES = {"applypatch", "patch"}
 _MOST_CALLS = 4096

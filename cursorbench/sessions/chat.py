@@ -143,7 +143,8 @@ def _has_parts(part: dict[str, Any]) -> bool:
 
 
 def _add_call(message: Message, call: dict[str, Any]) -> None:
-    given = call.get("arguments", call.get("input", call.get(_AT_SERVICE[0])))
+    names = ("arguments", "input", "args", _AT_SERVICE[0])  # the third is LangChain's
+    given = next((call[name] for name in names if name in call), None)
     if call.get("type") in ("custom", "custom_tool_call") and isinstance(given, str):
         arguments = Arguments(text=calls.json_text(given))  # free text by its kind, no JSON
     else:
@@ -227,6 +228,10 @@ class Conversation:
         if outcome != "error":
             status: Status = "applied" if outcome == "ok" else "rejected"
             yield from edits(changes, status, call=result.id, **common)
+
+    def ended(self, session: str, call: str) -> bool:
+        """Whether the end of this call is told."""
+        return self._seen.knows(session, self._key("end", call))
 
     def _new(self, session: str, message: Message, times: Counter[str]) -> bool:
         key = message.key()

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from cursorbench.sessions import entire_compact, kinds, spoken
 from cursorbench.sessions.items import Commit, Feedback, Place, Quarantined, Read, SessionStart
 from cursorbench.sessions.reading import (
@@ -31,6 +33,8 @@ _METADATA = "metadata.json"
 _WITHOUT_ITEMS = frozenset({"context.md", "content_hash.txt"})  # the prompts again, and a checksum
 _BETWEEN_PROMPTS = "\n\n---\n\n"
 _MAX_PROMPTS = 64 << 20  # bytes
+_IMPORTED = "imported"  # kind of a session whose `commit_sha` is no more than a place to show it at
+_SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _DATED = re.compile(r"\d{4}-\d\d-\d\d-(?=.)")  # Entire's first versions put the day before the session's id
 
 
@@ -71,8 +75,8 @@ def read(path: Path, seen: Seen, committed: Committed | None = None) -> Iterator
             yield from _prompts(_start_of(path), session, Place(str(path)), seen)
     elif path.name == entire_compact.NAME:
         if _is_needed(path):
-            beside = _beside(path)
-            yield from entire_compact.read(path, session_of(beside) or path.parent.name, beside, seen)
+            about = _beside(path)
+            yield from entire_compact.read(path, session_of(about) or path.parent.name, about, seen)
     elif path.name not in _WITHOUT_ITEMS:
         if found := _own_kind(path):
             yield from kinds.adapters()[found].read(path, seen)
@@ -113,13 +117,31 @@ def _metadata(told: dict[str, Any], path: Path, seen: Seen, committed: Committed
                 agent=text_of(told.get("agent")),
                 branch=text_of(told.get("branch")),
             )
-        paths = tuple(one for one in list_of(told.get("files_touched")) if isinstance(one, str))
-        # without a repository: the commit whose trailer names this id
-        for sha, when, message in committed.get(checkpoint, ()) or [CodeCommit("", at, "")]:
-            yield Commit(
-                session=session, id=checkpoint, at=when, place=place, sha=sha, message=message, paths=paths
-            )
+        for commit in _commits(told, checkpoint, path, committed):
+            yield msgspec.structs.replace(commit, session=session, place=place)
         yield from _shares("entire.", told.get("initial_attribution"), session, checkpoint, place)
+
+
+def _commits(told: dict[str, Any], checkpoint: str, path: Path, committed: Committed) -> Iterator[Commit]:
+    """What took a session's work; nothing of a session that was imported from an agent's own logs.
+
+    Without a repository these are the commits that the checkpoint links, else the one whose trailer names it.
+    """
+    paths = tuple(one for one in list_of(told.get("files_touched")) if isinstance(one, str))
+    at = milliseconds(told.get("created_at"))
+    whole = _beside(path.parent)
+    links = linked(whole) if whole.get("checkpoint_id") == checkpoint else []
+    found = committed.get(checkpoint) or [CodeCommit(sha, at, "") for sha in links or [""]]
+    for sha, when, message in () if told.get("kind") == _IMPORTED else found:
+        yield Commit(
+            session="", id=checkpoint, at=when, place=Place(""), sha=sha, message=message, paths=paths
+        )
+
+
+def linked(told: Mapping[str, Any]) -> list[str]:
+    """The commits that a checkpoint's own metadata links, as Entire does where a message has no trailer."""
+    found = (text_of(table_of(one).get("sha")) for one in list_of(told.get("linked_commits")))
+    return [sha for sha in dict.fromkeys(found) if _SHA.fullmatch(sha)]
 
 
 def _has_transcript(path: Path) -> bool:

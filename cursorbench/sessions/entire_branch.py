@@ -5,7 +5,7 @@ lies below SHARD/ID on the branch. A repository may have both. Format: entireio/
 docs/architecture/ref-checkpoint-backend.md.
 Read with git's plumbing, one session's files at a time in a temporary folder, so that a branch of any size
 takes the memory of a line. The commits that took a checkpoint's work are those whose message names it in a
-trailer `Entire-Checkpoint`.
+trailer `Entire-Checkpoint`, and those that its metadata links.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -23,7 +24,7 @@ from cursorbench.errors import InputMissingError
 from cursorbench.scratch import scratch
 from cursorbench.sessions import entire
 from cursorbench.sessions.items import Place, Quarantined, Read
-from cursorbench.sessions.reading import milliseconds
+from cursorbench.sessions.reading import milliseconds, parsed, table_of, text_of
 from cursorbench.sessions.seen import Seen
 
 _BRANCH = "entire/checkpoints/v1"
@@ -55,7 +56,10 @@ def read_repository(repository: Path, seen: Seen) -> Iterator[Read]:
     committed = _committed(repository)
     for ref in refs:
         branch = ref.removeprefix("refs/heads/").removeprefix("refs/remotes/")
-        for folder, files in _folders(repository, ref).items():
+        folders = _folders(repository, ref)
+        for whole in {folder.rpartition("/")[0] for folder in folders} & folders.keys():
+            _link(repository, folders[whole].get("metadata.json", ""), committed)
+        for folder, files in folders.items():
             if seen.first("entire branch", f"{sorted(files.items())}"):  # the remote's copy of it is the same
                 yield from _folder(
                     repository, f"{repository}:{branch}:{folder}".rstrip(":"), files, committed, seen
@@ -90,6 +94,19 @@ def _folder(
                 yield msgspec.structs.replace(item, place=place)
 
 
+def _link(repository: Path, blob: str, committed: defaultdict[str, list[entire.CodeCommit]]) -> None:
+    """Adds the commits that a checkpoint's metadata links, without a trailer: those that are here."""
+    try:
+        told = table_of(parsed(_git(repository, "cat-file", "blob", blob).encode()))
+    except OSError:
+        return
+    for sha in entire.linked(told):
+        known = committed[text_of(told.get("checkpoint_id"))]
+        if sha not in {one.sha for one in known}:
+            with suppress(OSError):
+                known += _commits(repository, "--no-walk", sha)
+
+
 def _folders(repository: Path, ref: str) -> dict[str, dict[str, str]]:
     """The object of every file that can have items, by folder and name."""
     found: defaultdict[str, dict[str, str]] = defaultdict(dict)
@@ -101,17 +118,20 @@ def _folders(repository: Path, ref: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def _committed(repository: Path) -> dict[str, list[entire.CodeCommit]]:
+def _committed(repository: Path) -> defaultdict[str, list[entire.CodeCommit]]:
     """The commits of all branches that name a checkpoint, oldest first."""
     found: defaultdict[str, list[entire.CodeCommit]] = defaultdict(list)
-    log = _git(
-        repository, "log", "--all", "--reverse", "-z", "--grep=^Entire-Checkpoint:", "--format=%H%n%cI%n%B"
-    )
-    for entry in filter(None, log.split("\0")):
-        sha, at, message = (*entry.split("\n", 2), "", "")[:3]
-        for checkpoint in dict.fromkeys(_TRAILER.findall(message)):
-            found[checkpoint].append(entire.CodeCommit(sha, milliseconds(at), message.strip()))
+    for commit in _commits(repository, "--all", "--reverse", "--grep=^Entire-Checkpoint:"):
+        for checkpoint in dict.fromkeys(_TRAILER.findall(commit.message)):
+            found[checkpoint].append(commit)
     return found
+
+
+def _commits(repository: Path, *which: str) -> Iterator[entire.CodeCommit]:
+    """The commits that git's log lists for these arguments."""
+    for entry in filter(None, _git(repository, "log", "-z", "--format=%H%n%cI%n%B", *which).split("\0")):
+        sha, at, message = (*entry.split("\n", 2), "", "")[:3]
+        yield entire.CodeCommit(sha, milliseconds(at), message.strip())
 
 
 def _git(repository: Path, *arguments: str) -> str:

@@ -191,7 +191,7 @@ def _attribution(one: _Lines, known: dict[str, Any], commit: str) -> Attribution
         end=one.end,
         author=author,
         agent=text_of(agent.get("tool")),
-        model=text_of(agent.get("model")),
+        model=_model(agent),
     )
 
 
@@ -203,7 +203,7 @@ def _messages(
     Args:
         results: what tools gave stands there under the role `user`, behind their calls.
     """
-    model, called = text_of(table_of(record.get("agent_id")).get("model")), list[str]()
+    model, called = _model(table_of(record.get("agent_id"))), list[str]()
     for i, message in enumerate(list_of(record.get("messages"))):
         entry = table_of(message)
         kind, text, one = (text_of(entry.get(name)) for name in ("type", "text", "id"))
@@ -237,6 +237,12 @@ def _messages(
                 yield ToolUse(name=name, arguments=json_text(entry.get("input")), id=one, **told)
             case _:
                 yield Quarantined(place, "unknown_type")
+
+
+def _model(agent: dict[str, Any]) -> str:
+    """The model of a session; git-ai writes "unknown" where an agent told it none."""
+    model = text_of(agent.get("model"))
+    return "" if model == "unknown" else model
 
 
 def _is_old(version: str) -> bool:

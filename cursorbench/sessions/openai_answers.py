@@ -1,4 +1,4 @@
-"""The answer in a logged OpenAI response: chat completion, Responses, text completion, chunks or bare text.
+"""The answer in a logged response: chat completion, Responses, Anthropic's message, chunks or bare text.
 
 For `openai_log`. Only the first choice is read: the others were not the answer. Not for: tokens, logprobs.
 """
@@ -11,6 +11,8 @@ from typing import Any
 from cursorbench.sessions.chat import Answer, Message, message_of
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
 from cursorbench.sessions.records import first_text
+
+_BEGINS = "message_start"  # the first event of a stream of Anthropic's
 
 
 def answer_of(response: object) -> Answer | None:
@@ -73,8 +75,22 @@ def _of_output(found: list[Message]) -> Message | None:
     return whole
 
 
+def is_stream(chunks: list[Any]) -> bool:
+    """Whether a list is what a stream sent, and no list of what was answered."""
+    tables = [one for one in chunks if isinstance(one, dict)]
+    kinds = [text_of(one.get("type")) for one in tables]
+    return any("choices" in one for one in tables) or any(map(_is_event, kinds))
+
+
+def _is_event(kind: str) -> bool:
+    """Whether a stream's event of this type is of the Responses API, or of Anthropic's."""
+    return kind.startswith("response.") or kind == _BEGINS
+
+
 def _of_chunks(chunks: list[dict[str, Any]]) -> Answer | None:
     """The message that the chunks of a stream add up to."""
+    if any(chunk.get("type") == _BEGINS for chunk in chunks):
+        return answer_of(_of_anthropic(chunks))
     if any(text_of(chunk.get("type")).startswith("response.") for chunk in chunks):
         return answer_of(_of_events(chunks))
     texts: list[str] = []
@@ -116,6 +132,27 @@ def _of_events(events: list[dict[str, Any]]) -> dict[str, Any]:
         item = items.setdefault(place, {"type": "message", "role": "assistant"})
         item["content"] = item.get("content") or [{"text": "".join(pieces)}]
     return {**(told[-1] if told else {}), "output": [one for _, one in sorted(items.items())]}
+
+
+def _of_anthropic(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """The message of a stream of Anthropic's, whose blocks come in pieces; so much as came before a cut."""
+    message: dict[str, Any] = {}
+    blocks: dict[int, dict[str, Any]] = {}
+    pieces: defaultdict[int, list[str]] = defaultdict(list)
+    for event in events:
+        kind, place = event.get("type"), event.get("index")
+        place = place if isinstance(place, int) else 0
+        if kind == _BEGINS:
+            message = table_of(event.get("message"))
+        elif kind == "content_block_start":
+            blocks[place] = dict(table_of(event.get("content_block")))
+        elif kind == "content_block_delta":
+            pieces[place].append(first_text(table_of(event.get("delta")), "text", "thinking", "partial_json"))
+    for place, parts in pieces.items():
+        block = blocks.setdefault(place, {"type": "text"})
+        name = "input" if "input" in block else text_of(block.get("type"))
+        block[name] = "".join(parts) or block.get(name)
+    return {**message, "content": [block for _, block in sorted(blocks.items())]}
 
 
 def _add(calls: list[dict[str, Any]], places: dict[object, int], part: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """Plain logs of OpenAI requests, JSON Lines: what was asked, what was answered, in the shapes in use.
 
 {request, response} pairs (also as texts, and under the usual other names), batch files ({body} in, response
-{body} out), flat {messages, response}; chat completions, Responses and text completions. Not for: exact
-tokens, choices beyond the first.
+{body} out), flat {messages, response}; chat completions, Responses and text completions, and Anthropic's
+messages. Not for: exact tokens, choices beyond the first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from cursorbench.sessions.chat import Answer, Conversation, Message, content_of, message_of
 from cursorbench.sessions.definitions import KnownDefinitions
 from cursorbench.sessions.items import Completion, Place, Quarantined, Read
-from cursorbench.sessions.openai_answers import answer_of, chunks_of
+from cursorbench.sessions.openai_answers import answer_of, chunks_of, is_stream
 from cursorbench.sessions.reading import list_of, milliseconds, parsed, table_of, text_of
 from cursorbench.sessions.records import first_objects, first_text, mentions, number, oldest_first, opening
 from cursorbench.sessions.seen import Seen
@@ -27,7 +27,7 @@ _REQUEST = ("request", "request_body", "requestBody", "req", "body", "kwargs")
 _RESPONSE = ("response", "response_body", "responseBody", "resp", "completion", "output")
 _SESSION = ("session_id", "conversation_id", "thread_id", "litellm_session_id", "litellm_trace_id")
 _SESSION_LATE = ("prompt_cache_key", "custom_id")
-_AT = ("timestamp", "created_at", "createdAt", "start_time", "startTime", "time", "ts")
+_AT = ("timestamp", "created_at", "createdAt", "start_time", "startTime", "time", "ts", "logged_at")
 _END = ("end_time", "endTime")
 _LATENCY = ("duration_ms", "latency_ms", "response_time_ms")
 _OTHERS = {"trajectory", "trajectory_format", "info", "history"}  # of agents' own files
@@ -163,20 +163,14 @@ def _response(record: dict[str, Any]) -> object:
         value = record.get(name)
         if isinstance(value, str):
             value = _table(value) or chunks_of(value) or value
-        if isinstance(value, dict) and isinstance(value.get("body"), dict | str):
-            body = value["body"]
+        body = table_of(value).get("body") or table_of(value).get("body_raw")  # claude-trace's, of a stream
+        if isinstance(body, dict | str):
             value = _table(body) or (chunks_of(body) if isinstance(body, str) else []) or body
-        if isinstance(value, list) and not _is_stream(value):
+        if isinstance(value, list) and not is_stream(value):
             value = {**(record if _is_answer(record) else {}), "output": value}
         if value:
             return value
     return record if isinstance(record.get("choices"), list) else None
-
-
-def _is_stream(chunks: list[Any]) -> bool:
-    """Whether a list is what a stream sent, and no list of what was answered."""
-    tables = [one for one in chunks if isinstance(one, dict)]
-    return any("choices" in one or text_of(one.get("type")).startswith("response.") for one in tables)
 
 
 def _is_answer(record: dict[str, Any]) -> bool:

@@ -18,7 +18,8 @@ from cursorbench.sessions.calls import Call, Result
 from cursorbench.sessions.chat import Answer, Conversation, Message, plain_text
 from cursorbench.sessions.definitions import KnownDefinitions
 from cursorbench.sessions.items import AgentTurn, Feedback, Place, Quarantined, Read
-from cursorbench.sessions.otel_messages import blocks, message_of_event, messages, texts
+from cursorbench.sessions.otel_calls import Ids, of_langchain
+from cursorbench.sessions.otel_messages import LANGFUSE, answer_of, blocks, message_of_event, messages, texts
 from cursorbench.sessions.otel_sessions import Sessions
 from cursorbench.sessions.otlp import Record, event_of, exported, in_time, is_export
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
@@ -45,6 +46,9 @@ _PASSED_OVER = {
     "gen_ai.request.attempt",
 }
 _CALLS = {"chat", "text_completion", "generate_content"}  # operations that are one call of a model
+_MODEL = (
+    "gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "langfuse.observation.model.name",
+)  # fmt: skip
 _MORE = 4096  # different messages of one span that come as records of their own
 
 
@@ -77,7 +81,7 @@ class _Told:
     def __init__(self, path: Path, seen: Seen) -> None:
         self._path, self._seen = path, seen
         self._looked = False  # for records with messages, of the whole file
-        self._conversation, self._sessions = Conversation(seen, KIND), Sessions()
+        self._conversation, self._sessions, self._ids = Conversation(seen, KIND), Sessions(), Ids()
         self._definitions = KnownDefinitions()
         self._request, self._times = "", Counter[str]()
 
@@ -108,11 +112,14 @@ class _Told:
                 yield from self._single(record, message, place)
         elif name.startswith("gen_ai.") and name not in _PASSED_OVER:
             yield Quarantined(place, "unknown_type")
+        else:
+            session = self._sessions.of_client(text_of(record.attributes.get("conversation_id")))
+            yield from vscode.rating(record, session, place)
 
     def _generation(self, record: Record, place: Place) -> Iterator[Read]:
         """A span of a model call, agent or tool."""
         told = record.attributes
-        if not any(key.startswith(("gen_ai.", "llm.")) for key in told):
+        if LANGFUSE not in told and not any(key.startswith(("gen_ai.", "llm.")) for key in told):
             return
         session = self._sessions.of(record)
         if _is_tool(record):
@@ -125,9 +132,10 @@ class _Told:
         if not asked and not answers:
             yield from self._without_texts(session, record, place)
             return
-        answer = _answer(record, answers[0] if answers else None)
+        answer = _answer(record, *answer_of(told, answers))
         session = self._sessions.of_request(record, asked, answer.message)
-        asked = self._unsaid(session, told, vscode.asked(told, asked))
+        asked = self._ids.repeated(session, self._unsaid(session, told, vscode.asked(told, asked)))
+        self._ids.answered(session, answer.message, record.span)
         self._first(record)
         yield from self._opening(session, record, place)
         tools = self._definitions.of(told.get("gen_ai.tool.definitions"))
@@ -208,12 +216,15 @@ class _Told:
             return
         events = {event.name: event.attributes for event in record.events}
         asked = told.get("gen_ai.tool.call.arguments", events.get("gen_ai.tool.message", {}).get("content"))
-        yield from self._conversation.call(
-            session, Call(one, name, vscode.arguments(asked)), record.at, place
-        )
-        failed = record.failed or bool(told.get("error.type"))
         given = told.get("gen_ai.tool.call.result", events.get("gen_ai.choice", {}).get("message"))
-        result = Result(one, plain_text(blocks(given)) if given is not None else "", failed)
+        one, asked, given, wrong = of_langchain(one, asked, given)
+        call = Call(one, name, vscode.arguments(asked))
+        call = self._ids.of_span(
+            session, call, record.span, lambda id_: self._conversation.ended(session, id_)
+        )
+        yield from self._conversation.call(session, call, record.at, place)
+        failed = record.failed or wrong or bool(told.get("error.type"))
+        result = Result(call.id, plain_text(blocks(given)) if given is not None else "", failed)
         yield from self._conversation.result(session, result, record.at, place)
 
     def _evaluation(self, record: Record, place: Place) -> Iterator[Read]:
@@ -271,14 +282,15 @@ def _listed(record: Record) -> list[Record]:
     return [event_of(record, name, one, record.at) for name, one in names if name in _ROLES]
 
 
-def _answer(record: Record, message: Message | None) -> Answer:
+def _answer(record: Record, message: Message | None, parts: list[Message] | None = None) -> Answer:
     told = record.attributes
     first = number(told.get("gen_ai.response.time_to_first_chunk"))
     return Answer(
         message=message,
+        parts=parts or [],
         id=vscode.response(told, record.span),
         span=record.span,
-        model=first_text(told, "gen_ai.response.model", "gen_ai.request.model", "llm.model_name"),
+        model=first_text(told, *_MODEL),
         first_token_ms=first * 1000 if first is not None else None,  # seconds in the conventions
         duration_ms=record.duration_ms,
     )

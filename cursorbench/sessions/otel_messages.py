@@ -3,7 +3,7 @@
 One attribute with all messages as JSON, an event a message, or an attribute a field. Events of spans can only
 have texts, so what is a table or a list by the conventions is JSON there: as `gen_ai.event.content` (Azure's
 SDKs), as the blocks of Bedrock (Strands), or as `message.content`. OpenInference and Vercel's AI SDK have
-attributes of their own. For `otel`.
+attributes of their own, as have Logfire's clients and Langfuse's SDK. For `otel`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from cursorbench.sessions.otlp import Record
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
 from cursorbench.sessions.records import json_text
 
+LANGFUSE = "langfuse.observation.type"  # of each span of its SDK
 _INDEXED = {
     "prompt": re.compile(r"(?:gen_ai\.prompt|llm\.input_messages)\.([0-9]{1,4})\.(?:message\.)?(.+)"),
     "completion": re.compile(
         r"(?:gen_ai\.completion|llm\.output_messages)\.([0-9]{1,4})\.(?:message\.)?(.+)"
     ),
 }
+_OF_RESPONSES = re.compile(r'\s*\{\s*"id"\s*:\s*"resp_')
 _CALL = re.compile(r"tool_calls\.([0-9]{1,4})\.(?:tool_call\.)?(?:function\.)?(id|name|arguments)")
+_OLDER = re.compile(r"gen_ai\.completion\.([0-9]{1,4})\.function_call\.(name|arguments)")
 _USE = re.compile(r"contents\.([0-9]{1,4})\.tool_call\.(?:function\.)?(id|name|arguments)")
 _PART = re.compile(r"contents\.([0-9]{1,4})\.message_content\.(type|text)")
 _BLOCKS = {"type", "text", "toolUse", "toolResult", "reasoningContent", "image", "document"}
@@ -47,8 +50,9 @@ def messages(value: object, role: str) -> list[Message]:
     for entry in value if isinstance(value, list) else [value]:
         if isinstance(entry, str):  # an array of texts is all that some exporters can write
             found += messages(entry, role)
-        elif (told := table_of(entry)) and (message := message_of({"role": role, **told})) is not None:
-            found.append(message)
+        elif told := table_of(entry):  # an item of the Responses API has its role by its type
+            message = message_of(told) or message_of({"role": role, **told})
+            found += [message] if message is not None else []
     return found
 
 
@@ -69,10 +73,40 @@ def _whole(text: str) -> list[Any]:
 
 def texts(told: dict[str, Any]) -> tuple[list[Message], list[Message]]:
     """What a model was asked and answered, as far as a span's attributes have it."""
-    asked = messages(told.get("gen_ai.input.messages"), "user") + _indexed(told, "prompt")
-    answers = messages(told.get("gen_ai.output.messages"), "assistant") + _indexed(told, "completion")
+    asked = messages(told.get("gen_ai.input.messages"), "user") or _indexed(told, "prompt")
+    answers, fields = messages(told.get("gen_ai.output.messages"), "assistant"), _indexed(told, "completion")
+    if answers and fields and not any(one.calls for one in answers):
+        answers[0].calls = fields[0].calls  # LiteLLM's messages have none
+    answers = answers or fields
     asked, answers = asked or vercel.asked(told), answers or vercel.answers(told)
-    return (_joined(asked), answers) if asked or answers else _logfire(told)
+    if asked or answers:
+        return _joined(asked), answers
+    return _langfuse(told) if LANGFUSE in told else _logfire(told)
+
+
+def answer_of(told: dict[str, Any], answers: list[Message]) -> tuple[Message | None, list[Message]]:
+    """The answer, and the messages as which a later request has it again.
+
+    Several are choices, of which the first was the answer; not of the Responses API, which has none: these
+    are its items (OpenLLMetry's of the Agents SDK, OpenInference's), each a message in the history.
+    """
+    whole_response = _OF_RESPONSES.match(text_of(told.get("output.value")))  # OpenInference's, of all APIs
+    items = bool(whole_response) or text_of(told.get("gen_ai.response.id")).startswith("resp_")
+    if not answers or not (items or LANGFUSE in told):
+        return (answers[0] if answers else None), []
+    whole = _whole_of(answers) if items else answers[0]
+    texts_ = [Message("assistant", text=one.text) for one in answers if one.text]
+    parts = [*texts_, *(Message("assistant", calls=[call]) for call in whole.calls)]
+    return whole, parts if len(parts) > 1 else []
+
+
+def _whole_of(items: list[Message]) -> Message:
+    """The items of one answer as one message."""
+    whole = Message("assistant", text="\n".join(one.text for one in items if one.text))
+    whole.thinking = "\n".join(one.thinking for one in items if one.thinking)
+    whole.calls = [call for one in items for call in one.calls]
+    whole.results = [result for one in items for result in one.results]
+    return whole
 
 
 def _joined(asked: list[Message]) -> list[Message]:
@@ -107,6 +141,21 @@ def _logfire(told: dict[str, Any]) -> tuple[list[Message], list[Message]]:
     return messages(asked, "user"), messages(answer, "assistant")
 
 
+def _langfuse(told: dict[str, Any]) -> tuple[list[Message], list[Message]]:
+    """A generation of Langfuse's SDK: messages, or a table with them and the tools; the answer's items.
+
+    The Responses API's items are of one answer; of several choices of chat completions the first was it.
+    """
+    if told[LANGFUSE] != "generation":
+        return [], []
+    asked, answer = (told.get(f"langfuse.observation.{name}") for name in ("input", "output"))
+    table = table_of(_given(asked))
+    answers = messages(answer, "assistant")
+    items = answers and any(table_of(one).get("type") for one in list_of(_given(answer)))
+    answers = [_whole_of(answers)] if items else answers
+    return messages(table.get("messages", table.get("input", asked)), "user"), answers
+
+
 def _given(value: object) -> object:
     return _json(value) if isinstance(value, str) else value
 
@@ -121,6 +170,9 @@ def _indexed(told: dict[str, Any], which: str) -> list[Message]:
     for key, value in told.items():
         parts = _INDEXED[which].fullmatch(key)
         if parts is None:
+            continue
+        if older := _OLDER.fullmatch(key):  # LiteLLM's: all are the answer's
+            found.setdefault(0, {}).setdefault("\0calls", {}).setdefault(int(older[1]), {})[older[2]] = value
             continue
         entry = found.setdefault(int(parts[1]), {})
         if inner := _CALL.fullmatch(parts[2]):

@@ -11,8 +11,8 @@ from collections import OrderedDict
 from hashlib import blake2b
 from typing import TypeVar
 
+from cursorbench.sessions import otel_vscode as vscode
 from cursorbench.sessions.chat import Message
-from cursorbench.sessions.otel_vscode import session as vscode_session
 from cursorbench.sessions.otlp import SESSION, Record
 from cursorbench.sessions.records import first_text
 
@@ -25,16 +25,24 @@ class Sessions:
 
     def __init__(self) -> None:
         self._of_trace: OrderedDict[str, str] = OrderedDict()
+        self._of_client: OrderedDict[str, str] = OrderedDict()
         self._of_talk: OrderedDict[bytes, str] = OrderedDict()
 
     def of(self, record: Record) -> str:
         """As the record names it; else that of its trace."""
-        return _named(record) or self._of_trace.get(record.trace, record.trace)
+        named = _named(record)
+        if named and (client := vscode.conversation(record.attributes)):
+            _keep(self._of_client, client, named)
+        return named or self._of_trace.get(record.trace, record.trace)
+
+    def of_client(self, conversation: str) -> str:
+        """The session that a client calls by another id, which its spans have beside the session's."""
+        return self._of_client.get(conversation, conversation)
 
     def of_request(self, record: Record, asked: list[Message], answer: Message | None) -> str:
         """The same of a call of the model, whose trace may go on with the conversation of another."""
-        if named := _named(record):
-            return named
+        if _named(record):
+            return self.of(record)
         last = max((place for place, one in enumerate(asked) if one.role == "assistant"), default=-1)
         if last >= 0 and (known := self._of_talk.get(_digest(asked[: last + 1]))):
             _keep(self._of_trace, record.trace, known)
@@ -45,11 +53,19 @@ class Sessions:
 
 
 def _named(record: Record) -> str:
-    return vscode_session(record.attributes) or first_text(record.attributes, *SESSION)
+    return vscode.session(record.attributes) or first_text(record.attributes, *SESSION)
 
 
 def _digest(messages: list[Message]) -> bytes:
-    text = "\3".join(one.key() for one in messages)
+    """Of what was said and called. An answer may come back in pieces, and its calls under other ids."""
+    pieces, role = list[str](), ""
+    for one in messages:
+        pieces += [f"\3{one.role}"] if one.role != role else []
+        role = one.role
+        pieces += filter(None, [one.text.strip()])
+        pieces += (f"\2{call.name}\0{call.arguments.written()}" for call in one.calls)
+        pieces += (f"\2{result.text}" for result in one.results)
+    text = "\1".join(pieces)
     return blake2b(text.encode(errors="replace"), digest_size=16).digest()
 
 

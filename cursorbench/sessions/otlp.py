@@ -52,9 +52,9 @@ def is_export(record: dict[str, Any]) -> bool:
 
 
 def exported(export: dict[str, Any]) -> Iterator[Record | None]:
-    """The records of one export, None for what is no record. Metrics and the SDK's logs are not told."""
+    """The records of one export, None for what is no record. Metrics are not told."""
     if _is_plain(export):
-        yield _plain(export)
+        yield _plain(export) if isinstance(export.get("startTime"), list) else _plain_log(export)
         return
     for outer, middle, inner in _SIGNALS:
         for resource in list_of(export.get(outer)):
@@ -147,7 +147,8 @@ def _span(span: dict[str, Any], common: dict[str, Any]) -> Record:
 
 
 def _is_plain(record: dict[str, Any]) -> bool:
-    return isinstance(record.get("startTime"), list) and isinstance(record.get("attributes"), dict)
+    timed = any(isinstance(record.get(name), list) for name in ("startTime", "hrTime"))
+    return timed and isinstance(record.get("attributes"), dict)
 
 
 def _plain(span: dict[str, Any]) -> Record:
@@ -163,6 +164,12 @@ def _plain(span: dict[str, Any]) -> Record:
     ]
     times = {f"{name}UnixNano": _nanoseconds(span.get(name)) for name in ("startTime", "endTime")}
     return _span({**span, **table_of(span.get("_spanContext")), **times, "events": events}, common)
+
+
+def _plain_log(log: dict[str, Any]) -> Record:
+    """A log record of JavaScript's SDK; its name is an attribute, and some fields are the SDK's own."""
+    ids = table_of(log.get("spanContext"))
+    return _log({**ids, "timeUnixNano": _nanoseconds(log.get("hrTime")), "attributes": log["attributes"]}, {})
 
 
 def _nanoseconds(time: object) -> int | None:

@@ -22,6 +22,8 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"{\0", b"[\0", b"\0{", b"\0[")  # its mark
 _COMPRESSED = re.compile(r"\.(?:jsonl?|ndjson|log|md|txt|traj)\.(?:gz|zstd?|bz2|xz)$")
 _ARCHIVE = re.compile(r"\.(?:zip|tgz|tar(?:\.(?:gz|zstd?|bz2|xz))?)$")
 _SQUEEZED = (b"\x1f\x8b", b"(\xb5/\xfd", b"BZh", b"\xfd7zX")
+_OF_VSCODE = {"chatSessions", "emptyWindowChatSessions"}  # folders of its own, for any extension's chats
+_CHAT = re.compile(rb'\s*\{\s*"(?:version"|re(?:quest|spond)erUsername"|kind"\s*:\s*0\b)')
 _TAR_AT = 257  # where the mark of a tar archive stands
 _DECODER = msgspec.json.Decoder()
 
@@ -40,6 +42,8 @@ def unreadable(path: Path) -> str:
     packed = head.startswith((b"PK\3\4", *_SQUEEZED)) or head[_TAR_AT:] == b"ustar"
     if packed and _ARCHIVE.search(path.name):
         return "the file is an archive: unpack it"
+    if path.parent.name in _OF_VSCODE and _CHAT.match(head):
+        return "a chat as VS Code itself keeps it: name GitHub.copilot-chat/transcripts instead"
     return ""
 
 

@@ -145,6 +145,17 @@ def test_notices_are_no_persons(text: str) -> None:
             "Provide prioritized, actionable findings.",
             "command",
         ),
+        ("Review profile: general\n\nTask: Look for bugs.\n\nOutput format:\n- One line.", "command"),
+        (
+            "/review\n/bake:taste\n\nScope: review the commits unique to this branch vs main, plus any "
+            "uncommitted changes in the working tree. Ignore code outside this scope.",
+            "command",
+        ),
+        (
+            "You are the judge for this code review. 2 reviewers independently reviewed the same change.\n"
+            "Review profile: general\n",
+            "command",
+        ),
         ("  /clear ", "command"),
         ("/oven:heat 200 degrees", "command"),
         ("/exit\n ⎿  See ya!", "command"),
@@ -204,6 +215,9 @@ def test_what_asks_for_something_is_no_notice(text: str, why: str) -> None:
         '@agent fix this: "too sweet"',
         "Implement the plan. But not step 2.",
         "/login does not work",
+        "Review profile: it shows no picture",
+        "Scope: review the oven",
+        "You are the judge for this code review. Is the cake done?",
         "/tmp/cake.log",
         "/fixtures are missing",
         "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nuse tabs\n</INSTRUCTIONS>\n\nbake it",

@@ -301,6 +301,30 @@ def test_a_checkpoint_that_was_moved_to_a_ref_is_told_once(repository: Path) -> 
     assert [type(item) for item in entire_branch.read_repository(repository, Seen())] == before
 
 
+def test_a_commit_that_a_checkpoint_links(repository: Path, tmp_path: Path) -> None:
+    """An amended message has no trailer; a checkpoint may be attached to a commit that never had one."""
+    git(repository, "commit", "-q", "--amend", "--allow-empty", "-m", "Make it green")
+    sha = git(repository, "rev-parse", "main")
+    about = SUMMARY | {"linked_commits": [{"sha": sha, "repo": "a/b"}, {"sha": "e" * 40}, {"sha": "main"}, 3]}
+    folder = checkpoint(tmp_path / "c", full=json.dumps(LINE))
+    (folder / "metadata.json").write_text(json.dumps(about))
+    named = [item.sha for _, item in kinds.read(folder) if isinstance(item, Commit)]
+    assert named == [sha, "e" * 40], "as the files tell"
+    git(repository, "checkout", "-q", "entire/checkpoints/v1")
+    (repository / "01/23456789ab/metadata.json").write_text(json.dumps(about))
+    git(repository, "commit", "-qam", "Link")
+    git(repository, "checkout", "-q", "main")
+    commits = [one for one in entire_branch.read_repository(repository, Seen()) if isinstance(one, Commit)]
+    assert [(one.sha, one.message) for one in commits] == [(sha, "Make it green")], "what is here"
+
+
+def test_an_imported_session_became_no_commit(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "c", full=json.dumps(LINE))
+    about = SESSION | {"kind": "imported", "commit_sha": "e" * 40, "commit_sha_method": "fallback"}
+    (folder / "0/metadata.json").write_text(json.dumps(about))
+    assert not [item for _, item in kinds.read(folder) if isinstance(item, Commit)]
+
+
 def test_repositories_without_the_branch(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="git could not read"):
         list(entire_branch.read_repository(tmp_path, Seen()))

@@ -224,3 +224,12 @@ def test_a_persons_key_may_come_to_have_a_trace_id(tmp_path: Path) -> None:
     told = read(tmp_path / "note", note(f"a.rs\n  {HUMAN}::t_a1b2c3d4e5f678 3\n"))
     assert [(one.author, one.session) for one in told if isinstance(one, Attribution)] == [("human", "")]
     assert not any(isinstance(one, Quarantined) for one in told)
+
+
+def test_a_model_that_no_agent_told_is_none(tmp_path: Path) -> None:
+    """It was the model `unknown`: git-ai's word where the agent tells none, as Copilot's in VS Code."""
+    record = {**agent("github-copilot", "conv"), "messages": [{"type": "assistant", "text": "done"}]}
+    record["agent_id"]["model"] = "unknown"
+    items = read(tmp_path / "note", note(f"a.py\n  {OLD} 1-2\n", prompts={OLD: record}))
+    told = [one.model for one in items if isinstance(one, AgentTurn | Attribution)]
+    assert told == ["", ""]

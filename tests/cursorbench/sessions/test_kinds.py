@@ -135,6 +135,22 @@ def test_an_archive_is_said_to_be_that(tmp_path: Path, name: str) -> None:
     assert list(kinds.read(path)) == [("", Quarantined(Place(str(path)), why))]
 
 
+@pytest.mark.parametrize(
+    "text", ['{\n  "version": 3,\n  "requests": []\n}', '{"kind":0,"v":{"version":3}}\n']
+)
+def test_a_chat_of_vscodes_own_is_said_to_be_one(tmp_path: Path, text: str) -> None:
+    """It was a file of no known kind; Copilot's transcripts are beside it."""
+    (tmp_path / "chatSessions").mkdir()
+    chat = tmp_path / "chatSessions/0a1b.json"
+    chat.write_text(text)
+    why = "a chat as VS Code itself keeps it: name GitHub.copilot-chat/transcripts instead"
+    assert [item for _, item in kinds.read(tmp_path)] == [Quarantined(Place(str(chat)), why)]
+    chat.rename(tmp_path / "0a1b.json")
+    assert [item for _, item in kinds.read(tmp_path)] == [
+        Quarantined(Place(str(tmp_path / "0a1b.json")), "unknown_kind")
+    ]
+
+
 @pytest.mark.parametrize(("name", "data"), [("photo.gz", b"\x1f\x8b\0"), ("cake.docx", b"PK\3\4")])
 def test_a_picture_or_letter_is_no_compressed_log(tmp_path: Path, name: str, data: bytes) -> None:
     path = tmp_path / name

@@ -12,6 +12,7 @@ from cursorbench.sessions import kinds
 from cursorbench.sessions.items import (
     AgentTurn,
     Edit,
+    Feedback,
     Quarantined,
     Read,
     SessionStart,
@@ -209,4 +210,34 @@ def test_the_file_that_the_client_writes_itself(tmp_path: Path, private: bool) -
     assert persons(items) == [BARE]
     assert [(one.text, one.duration_ms) for one in only(items, AgentTurn)] == [("let me see", 1000.0)]
     assert [one.outcome for one in only(items, ToolEnd)] == ["error"]
+    assert only(items, Quarantined) == []
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_thumb_and_a_survey_are_of_the_session(tmp_path: Path, own: bool) -> None:
+    """They were in no item. `own`: the file that the client writes, whose log records were not read."""
+
+    def rated(event: str, rating: str) -> dict[str, Any]:
+        told = {"event.name": f"copilot_chat.{event}", "rating": rating, "conversation_id": "c-1"}
+        body = f"copilot_chat.{event}: {rating}"
+        if own:
+            return {"hrTime": [1_700_000_009, 0], "attributes": {**told, "request_id": "r-1"}, "_body": body}
+        pairs = [{"key": key, "value": {"stringValue": value}} for key, value in told.items()]
+        log = {"timeUnixNano": str(1_700_000_009 * 10**9), "body": {"stringValue": body}, "attributes": pairs}
+        return {"resourceLogs": [{"scopeLogs": [{"logRecords": [log]}]}]}
+
+    said = line(chat("r-1", [message("user", WRAPPED)], message("assistant", "done")), 1)
+    logs = [
+        rated("user.feedback", "negative"),
+        rated("user.feedback", "odd"),
+        rated("inline_agent_survey", "partly"),
+        rated("edit.feedback", "x"),
+    ]
+    path = tmp_path / "copilot-otel.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in [said, *logs]))
+    items = [item for _, item in kinds.read(path)]
+    assert [(one.session, one.name, one.value, one.at, one.target) for one in only(items, Feedback)] == [
+        ("s-1", "thumb", False, 1_700_000_009_000, ""),
+        ("s-1", "copilot_chat.survey", "partly", 1_700_000_009_000, ""),
+    ]
     assert only(items, Quarantined) == []
