@@ -26,7 +26,7 @@ from cursorbench.redaction.words import (
 _IS = r"(?:=>|:=|=(?!=)|:(?!:)|[：＝])"
 _IN_WORDS = r"[\w@#!%^*?~-]"  # on both sides of a quote that ends nothing
 _QUOTED = (  # up to the quote that began it, over those that are escaped or of another kind
-    r"(?:(?:String::from\(|[bruf]{0,2})(?P<escape>\\{1,7})?(?P<quote>[\"'`]{3}|[\"'`]))(?P<quoted>(?:[^\"'`\n\\]"
+    r"(?:(?:String::from\(|[bruf]{0,2}#{0,2}|[@$]{1,2})(?P<escape>\\{1,7})?(?P<quote>[\"'`]{3}|[\"'`]))(?P<quoted>(?:[^\"'`\n\\]"
     rf"|(?<={_IN_WORDS})(?!(?P=quote))[\"'`](?={_IN_WORDS})"
     r"|(?(escape)(?P=escape)\\++[\"'`]|(?:\\[\"'`]|\\\\(?![nrt])))|\\++(?![nrt\"'`])[^\n\\]){0,4096}+)"
 )
@@ -51,8 +51,8 @@ _FLAG = re.compile(
     r"(?P<value>[^\s\"'`,;|&(){}\[\]<>$\\-][^\s\"'`;|&<>\\]{2,512}+)"
 )
 _HEADER = re.compile(
-    r"(?i:\b(?:proxy-)?authorization[\"']?[ \t]{0,4}[:=,][ \t]{0,4}[\"'`]?"
-    r"(?:(?:bearer|basic|token|digest|apikey)[ \t]{1,4})?)"
+    rf"(?i:\b(?:proxy-)?authorization{ESCAPES}[\"']?[ \t]{{0,4}}[:=,][ \t]{{0,4}}{ESCAPES}[\"'`]?"
+    r"(?:(?:bearer|(?P<basic>basic)|token|digest|apikey)[ \t]{1,4})?)"
     r"(?P<value>[A-Za-z0-9._~+/=-]{6,4096}+)"
 )
 _BEARER = re.compile(r"(?i:\bbearer[ \t]{1,4})(?P<value>[A-Za-z0-9._~+/=-]{16,4096}+)")
@@ -66,7 +66,7 @@ _AUTH = re.compile(  # of Docker's config.json and .npmrc: base64 of user:passwo
 _USER = r"://(?P<user>[^\s/?#:@\[\]\"'`<>{}]{0,256}+)"
 _PAST_AT = r"(?:@[^\s/?#@\"'`<>\\:,]{1,64}+(?=@)){0,3}"  # a password with @ in it ends at the last one
 _URLS = (
-    re.compile(rf"{_USER}(?::(?P<value>[^\s/?#@\"'`<>]{{1,256}}+{_PAST_AT}))?@"),
+    re.compile(rf"{_USER}(?::(?P<value>[^\s/?#@\"'`<>]{{0,256}}+{_PAST_AT}))?@"),
     re.compile(  # a password that holds what should have been escaped; not a port and a path with an @
         rf"{_USER}:(?!/|\d{{1,5}}(?:[/?#;,]|\Z)|(?i:port)\b)(?P<value>[^\s/?#@\"'`<>\\]{{0,128}}+[/?#]"
         rf"[^\s@\"'`<>\\]{{0,128}}+{_PAST_AT})(?=@(?!sha256:)[\w.-]{{1,253}}+(?:[:/?,;)\s\"'`<>\\]|\Z))"
@@ -76,6 +76,7 @@ _URLS = (
 _EXPRESSION = re.compile(r"[A-Za-z_][\w.]*(?:[(\[].*)?\Z|[=.*/-]|\d{1,7}\Z", re.DOTALL)
 _UNQUOTED = re.compile(r"[^\"'`\\]*")
 _SHELL_NAME = re.compile(r"(?:^|[\s\"'])(?:export |set |ENV |ARG |-e ?)?[A-Z0-9_]{0,60}\Z")
+_NO_PASSWORD = (None, "", "x", "api", "x-oauth-basic")  # the user is a token
 _TEMPLATE = re.compile(r"[${<%]")
 
 
@@ -86,7 +87,9 @@ def credentials(text: str) -> Iterator[Span]:
         for match in pattern.finditer(text):
             value = match["value"]
             words = pattern is _FLAG and not match["strong"] and not is_mixed(value)
-            if not is_reference(value) and not words and (pattern is not _HEADER or is_mixed(value)):
+            if pattern is _HEADER and not is_mixed(value):
+                words = not (match["basic"] and _user_and_password(value))
+            if not is_reference(value) and not words:
                 yield _span(match, "value")
     yield from known_places(text)
     for match in _AUTH.finditer(text):
@@ -127,7 +130,8 @@ def _bare_is_secret(match: re.Match[str], text: str) -> bool:
     if not _EXPRESSION.match(value):
         return bool(match["strong"]) or (len(value) >= 8 and is_mixed(value))
     if re.search(r"[.(\[]", value):
-        return False
+        key = len(value) >= 20 and is_mixed(value) and not re.search(r"[(\[]", value)
+        return key and not match["colon"].strip("=") and _shell(match, text)
     if is_mixed(value):
         return bool(match["strong"]) or len(value) >= 12
     tight = not match["colon"].strip("=")
@@ -136,7 +140,7 @@ def _bare_is_secret(match: re.Match[str], text: str) -> bool:
 
 def _shell(match: re.Match[str], text: str) -> bool:
     """Whether the name is one of an environment: capitals from the beginning of a word on."""
-    name = text[max(0, match.start() - 64) : match.end("strong")]
+    name = text[max(0, match.start() - 64) : match.end("strong" if match["strong"] else "weak")]
     return bool(_SHELL_NAME.search(name))
 
 
@@ -145,10 +149,9 @@ def _in_urls(text: str) -> Iterator[Span]:
     for pattern in _URLS:
         for match in pattern.finditer(text):
             value = match["value"]
-            if value is not None:
-                if not _TEMPLATE.match(value):
-                    yield _span(match, "value")
-            elif len(match["user"]) >= 16 and is_mixed(match["user"]):
+            if value is not None and not _TEMPLATE.match(value):
+                yield _span(match, "value")
+            if value in _NO_PASSWORD and len(match["user"]) >= 16 and is_mixed(match["user"]):
                 yield _span(match, "user")
 
 

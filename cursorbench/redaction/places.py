@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from cursorbench.redaction.spans import Span
-from cursorbench.redaction.words import ESCAPES, STRONG, TAIL, WEAK, is_reference
+from cursorbench.redaction.words import ESCAPES, NAME, STRONG, TAIL, WEAK, is_reference, quoted_is_secret
 
 _GAP = r"(?:\s|\\{1,2}[nrt]){1,8}"
 _PLACE = (
@@ -112,6 +112,104 @@ _KNOWN_PLACES = tuple(  # where a password stands without a name right before it
             r"[\w.%-]{1,64}=[^\n\r\"'`\\]{8,4096}+",
             "",
         ),
+        (  # Go's and Oracle's, which have no scheme
+            "@",
+            r"(?<![\w:/.@-])[\w.-]{1,64}:",
+            r"[^\s\"'`<>:@]{1,128}+",
+            r"(?=@(?:tcp|unix)\()",
+        ),
+        (
+            "oracle",
+            r"\bjdbc:oracle:\w{1,8}:[\w.$-]{1,64}/",
+            r"[^\s\"'`@/]{1,128}+",
+            "(?=@)",
+        ),
+        (
+            "sqlplus",
+            r"\bsqlplus[ ](?:-\w{1,8}[ ]){0,4}[\w.$-]{1,64}/",
+            r"[^\s\"'`@/]{1,128}+",
+            "(?=@|\\s|\\Z)",
+        ),
+        (  # into what reads a password
+            "echo",
+            r"\becho[ ]{1,4}(?:-\w{1,3}[ ]{1,4})?[\"']?",
+            r"[^\s\"'$|\\]{3,128}+",
+            r"[\"']?[ ]{0,4}\|[ ]{0,4}(?:sudo[ ][^\n|;&]{0,80}?-[A-Za-z]{0,4}S\b"
+            r"|[^\n|;&]{0,160}?--password-stdin"
+            r"|(?:sudo[ ])?(?:chpasswd|passwd|smbpasswd)\b)",
+        ),
+        (
+            "auth",
+            r"(?:\bauth[ ]?=[ ]?|\b(?:HTTP)?(?:Basic|Digest)Auth)\([ ]?[\"'][^\"'\n]{1,128}[\"'],[ ]?[\"']",
+            r"[^\"'\n\\]{5,128}+",
+            "",
+        ),
+        (  # a verb of tests, too: a value of letters alone is none
+            "pass",
+            rf"(?<![a-z0-9_])pass{ESCAPES}[\"']?[ ]?(?:=>|[:=])[ ]?{ESCAPES}[\"']",
+            r"(?=[^\s\d\"\'\\]{0,64}\d)(?=[^\sA-Za-z\"\'\\]{0,64}[A-Za-z])[^\s\"'\\]{6,256}+",
+            "",
+        ),
+        (
+            "pw",
+            rf"(?<![a-z0-9_])pw{ESCAPES}[\"']?[ ]?[:=][ ]?{ESCAPES}[\"']?",
+            r"(?=[^\s\d\"\'\\]{0,64}\d)(?=[^\sA-Za-z\"\'\\]{0,64}[A-Za-z])[^\s\"'\\]{6,256}+",
+            "",
+        ),
+        (
+            "pass=",
+            r"(?<![a-z0-9_.-])pass=",
+            r"(?=[^\s\d\"\'\\]{0,64}\d)(?=[^\sA-Za-z\"\'\\]{0,64}[A-Za-z])[^\s\"'\\]{8,256}+",
+            "",
+        ),
+        (
+            "password(",
+            r"(?:set_?|with_?|\.)password\([ ]?@?[\"']",
+            r"(?=[^\s\d\"\'\\]{0,64}\d)(?=[^\sA-Za-z\"\'\\]{0,64}[A-Za-z])[^\s\"'\\]{4,256}+",
+            "",
+        ),
+        (
+            "kty",
+            rf"\"(?:d|p|q|dp|dq|qi|k){ESCAPES}\"\s{{0,4}}:\s{{0,4}}{ESCAPES}\"",
+            r"[A-Za-z0-9_-]{20,2048}+",
+            "",
+        ),
+    )
+)
+
+_SPACE = r"[ \t]{1,4}"
+_TO_QUOTE = r"[^\"'`\n\\]{4,256}+"
+_TO_BLANK = r"[^\s\"'$\\][^\s\"'\\]{3,512}+"
+_ENTITY = r"(?:&quot;|&apos;|&#0?3[49];|&#x2[27];)"
+_NAMED_PLACES = tuple(  # behind a name that says how secret it is
+    (word, re.compile(f"(?i:{before})(?P<value>{value})"))
+    for word, before, value in (
+        (
+            "set",
+            rf"\b(?:setx|setenv|set[ ]{{1,4}}-[a-z]{{1,4}}){_SPACE}\w{{0,64}}?{NAME}{TAIL}{_SPACE}[\"']?",
+            _TO_BLANK,
+        ),
+        (
+            "env",
+            rf"env(?:iron)?(?:\.\w{{1,12}})?\([ ]?[\"']\w{{0,64}}?{NAME}{TAIL}[\"'],\s{{0,4}}[\"']",
+            _TO_QUOTE,
+        ),
+        (
+            "env",
+            rf"env[.\[][\"']?\w{{0,64}}?{NAME}{TAIL}[\"']?\]?[ ]{{0,2}}(?:\|\||\?\?|or)[ ]{{0,2}}[\"'`]",
+            _TO_QUOTE,
+        ),
+        ("<key>", rf"<key>[\w .-]{{0,40}}?{NAME}{TAIL}</key>\s{{0,40}}<string>", r"[^<>\n]{4,512}+"),
+        (
+            "&",
+            rf"{NAME}{TAIL}{_ENTITY}?[ ]{{0,4}}(?::|=(?:&gt;)?)[ ]{{0,4}}{_ENTITY}",
+            r"[^\s&\"'<>]{4,512}+",
+        ),
+        (
+            ":",
+            rf"{NAME}{TAIL}{ESCAPES}[\"']?:[ ]{{0,4}}[|>][+-]?[ ]{{0,4}}(?:\n|\\{{1,4}}n)[ ]{{1,40}}",
+            r"(?=[^\s\d]{0,64}\d)(?=[^\sA-Za-z]{0,64}[A-Za-z])[^\s\"'\\:]{4,512}+(?!:)",
+        ),
     )
 )
 
@@ -122,4 +220,12 @@ def known_places(text: str) -> Iterator[Span]:
     for word, pattern in _KNOWN_PLACES:
         for match in pattern.finditer(text) if word in lowered else ():
             if not is_reference(match["value"]):
-                yield Span(match.start("value"), match.end("value"), "credential", match.start())
+                yield _span(match)
+    for word, pattern in _NAMED_PLACES:
+        for match in pattern.finditer(text) if word in lowered else ():
+            if quoted_is_secret(match["value"], strong=bool(match["strong"])):
+                yield _span(match)
+
+
+def _span(match: re.Match[str]) -> Span:
+    return Span(match.start("value"), match.end("value"), "credential", match.start())

@@ -13,7 +13,8 @@ STRONG = (  # whatever is assigned to these is secret
     r"|пароль|密码|密碼|パスワード|비밀번호"
 )
 WEAK = (
-    r"(?:api|access|auth|secret|private|signing|encryption|account|master|client|service|shared)"
+    r"(?:api|access|auth|secret|private|signing|encryption|account|master|client|service|shared|admin|app"
+    r"|application|consumer|subscription|deploy|webhook|hmac|license)"
     r"[ _.-]?(?:key|token|hash)s?|access[_-]?key[_-]?id|tokens?|credentials?|bearer"
 )
 NAME = rf"(?i:(?P<strong>{STRONG})|(?P<weak>{WEAK}))"
