@@ -200,18 +200,15 @@ _NAMED_PLACES = tuple(  # behind a name that says how secret it is
             _TO_QUOTE,
         ),
         ("<key>", rf"<key>[\w .-]{{0,40}}?{NAME}{TAIL}</key>\s{{0,40}}<string>", r"[^<>\n]{4,512}+"),
-        (
-            "&",
-            rf"{NAME}{TAIL}{_ENTITY}?[ ]{{0,4}}(?::|=(?:&gt;)?)[ ]{{0,4}}{_ENTITY}",
-            r"[^\s&\"'<>]{4,512}+",
-        ),
-        (
-            ":",
-            rf"{NAME}{TAIL}{ESCAPES}[\"']?:[ ]{{0,4}}[|>][+-]?[ ]{{0,4}}(?:\n|\\{{1,4}}n)[ ]{{1,40}}",
-            r"(?=[^\s\d]{0,64}\d)(?=[^\sA-Za-z]{0,64}[A-Za-z])[^\s\"'\\:]{4,512}+(?!:)",
-        ),
     )
 )
+_BEHIND_NAME = re.compile(  # what is rarer than names: it is looked for, and then for a name before it
+    rf"[ ]{{0,4}}(?::|=(?:&gt;)?)[ ]{{0,4}}{_ENTITY}(?P<entities>[^\s&\"'<>]{{4,512}}+)"
+    r"|:[ ]{1,4}[|>][+-]?[ ]{0,4}(?:\n|\\{1,4}n)[ ]{1,40}"  # a block of YAML
+    r"(?P<block>(?=[^\s\d]{0,64}\d)(?=[^\sA-Za-z]{0,64}[A-Za-z])[^\s\"'\\:]{4,512}+)(?!:)"
+)
+_ENDS_IN_NAME = re.compile(rf"{NAME}{TAIL}(?:{_ENTITY}|{ESCAPES}[\"']?)\Z")
+_LONGEST_NAME = 80
 
 
 def known_places(text: str) -> Iterator[Span]:
@@ -225,6 +222,12 @@ def known_places(text: str) -> Iterator[Span]:
         for match in pattern.finditer(text) if word in lowered else ():
             if quoted_is_secret(match["value"], strong=bool(match["strong"])):
                 yield _span(match)
+    for match in _BEHIND_NAME.finditer(text):
+        name = _ENDS_IN_NAME.search(text[max(0, match.start() - _LONGEST_NAME) : match.start()])
+        group = match.lastgroup or ""
+        if name and quoted_is_secret(match[group], strong=bool(name["strong"])):
+            start, end = match.span(group)
+            yield Span(start, end, "credential", match.start() - len(name[0]))
 
 
 def _span(match: re.Match[str]) -> Span:

@@ -99,7 +99,8 @@ def test_what_is_left(text: str) -> None:
     "unit",
     ["a:", "a:b@tcp(", "jdbc:oracle:thin:a/", "sqlplus -s ", "echo a | ", "echo a|sudo ", "auth=('a',",
      'pass="a', "pw=", "env.password ", "getenv('password',", "set -x password ", "<key>password</key> ",
-     "password&quot;:", "password: |\\n ", "kty", '"d":"a', ".webhook.office.com/webhookb2/", "authorization\\\\\\"],
+     "password&quot;:", "password: |\\n ", "kty", '"d":"a', ".webhook.office.com/webhookb2/",
+     "authorization\\\\\\"],
 )  # fmt: skip
 def test_the_time_is_linear_on_one_hostile_line(unit: str) -> None:
     def seconds(size: int) -> float:
