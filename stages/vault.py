@@ -194,6 +194,10 @@ class Vault:
         query = "SELECT max(forgotten) FROM user_keys WHERE user = ?"
         return int(self._db.execute(query, (user,)).fetchone()[0] or 0)
 
+    def anybody_forgotten(self) -> bool:
+        """Whether any key was ever destroyed."""
+        return forgotten_keys(self._db) > 0
+
     def users(self, prefix: str) -> list[str]:
         """Users with a living key whose name begins with `prefix`."""
         query = "SELECT user FROM user_keys WHERE substr(user, 1, ?) = ? AND forgotten IS NULL ORDER BY user"

@@ -26,7 +26,7 @@ from cursorbench.builder.unfit import Unfit
 from cursorbench.graders import infrastructure
 from cursorbench.graders import patch as patches
 from cursorbench.history.repository import Repository
-from cursorbench.redaction import redact
+from cursorbench.redaction import redact, visible
 from cursorbench.tasks.folder import Contents
 from cursorbench.tasks.task import CursorBenchFields, EnvironmentSpec, ExpectedTests, Task
 
@@ -228,7 +228,7 @@ def _instruction(candidate: Candidate, request: Request | None, issues: Issues) 
     said = Instruction(request.text, "user") if request else of_commit(candidate.message, issues)
     if said is None:
         raise Unfit("no_instruction", "neither issue nor message says in three words what is wanted")
-    text = redact(said.text).text.strip()
+    text = redact(visible(said.text)).text.strip()
     if len(text) > MOST_PROMPT:
         raise Unfit("prompt_too_long", f"{len(text)} characters")
     return Instruction(text, said.source)

@@ -22,10 +22,15 @@ _RUN = re.compile(r"[A-Za-z0-9+/_=-]+")
 _HEX = re.compile(r"(?:0x[0-9a-fA-F]+|[0-9a-f]+|[0-9A-F]+)\Z")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _PUBLIC = re.compile(
-    r"(?:sha(?:1|224|256|384|512)[-_:=/]|AAAA[BCE][0-9A-Za-z]|nix/store|diff-[0-9a-f]{32}|(?:srvtoolu|toolu|call|msgs?|req|chatcmpl|cmpl"
+    r"(?:sha(?:1|224|256|384|512)[-_:=/]|AAAA[BCE][0-9A-Za-z]|nix/store|diff-[0-9a-f]{32}"
+    r"|17h[0-9a-f]{16}E|01[0-9A-HJKMNP-TV-Z]{24}(?![0-9A-Za-z])"  # the end of a name of Rust; a ULID
+    r"|(?:srvtoolu|toolu|call|msgs?|req|chatcmpl|cmpl"
     r"|resp|rs|fc|item|evt|event|gen|run|thread|step|asst|sess?|ses|prt|batch|file|key|job|prj|usr|org|cus)[_-])"
 )
-_BEFORE = re.compile(r"(?:sha(?:1|224|256|384|512)[-_:= ]|h1:[/+]{0,4}|base64,|nix/store/|10c0/)\Z")
+_BEFORE = re.compile(
+    r"(?:(?i:sha-?(?:1|224|256|384|512))[\"']?[-_:= ]{1,3}[\"']?"
+    r"|h1:[/+]{0,4}|base64,|nix/store/|10c0/)\Z"
+)
 
 LEAST, MOST = 20, 200  # characters; shorter is too often a name, longer is data
 LEAST_CHANGES = 0.36  # share of neighbours of another class; 0.62 on average for random base62

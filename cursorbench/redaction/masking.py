@@ -13,21 +13,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cursorbench.redaction.credentials import credentials
+from cursorbench.redaction.encoded import within_base64
 from cursorbench.redaction.entropy import high_entropy
 from cursorbench.redaction.personal import emails, home_paths
 from cursorbench.redaction.private_keys import private_keys
 from cursorbench.redaction.spans import KINDS, Kind, Span
 from cursorbench.redaction.vendors import api_keys, web_tokens
 
-_DETECTORS: Final[tuple[Callable[[str], Iterable[Span]], ...]] = (
-    private_keys,
-    web_tokens,
-    api_keys,
-    credentials,
-    emails,
-    home_paths,
-    high_entropy,
-)
+_Detectors = tuple[Callable[[str], Iterable[Span]], ...]
+_IN_TEXT: Final[_Detectors] = (private_keys, web_tokens, api_keys, credentials, emails, home_paths)
+_DETECTORS: Final[_Detectors] = (*_IN_TEXT, high_entropy, lambda text: within_base64(text, _IN_TEXT))
 _MASK = re.compile(r"\[redacted:(?:" + "|".join(KINDS) + r")\]")
 _RANK = {kind: rank for rank, kind in enumerate(KINDS)}
 MOST_PASSES = 20  # a mask may uncover the next finding; text written to do so ends here

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 
 from cursorbench.redaction.spans import Span
 
-_DOMAIN = re.compile(r"(?:@|%40)(?P<domain>(?:\w[\w-]{0,62}\.){1,8}(?!\d)\w[\w-]{1,23})(?![\w-])")
-_LOCAL = re.compile(r"[\w.+%-]{1,64}\Z")
+_DOMAIN = re.compile(
+    r"(?:[@＠]|%(?:25)?40|\\{1,4}u0040|&(?:#64|#[xX]40|commat);)"
+    r"(?P<domain>(?:\w[\w-]{0,62}\.){1,8}(?!\d)\w[\w-]{1,62})(?![\w-])"
+)
+_LOCAL = re.compile(r"(?:(?<!\w)[DLOdlo]['’](?=\w))?[\w.+%-]{1,64}\Z|\\{0,4}\"[^\"\\\n]{1,62}\\{0,4}\"\Z")
 _VERSION = re.compile(r"\d+\.\d|\dx\.(?:avif|gif|jpe?g|png|svg|webp)\Z")  # package@1.2.3-rc.next, logo@2x.png
 _CALLED = re.compile(r"(?:\.\w{1,64}){0,8}\(")  # a product of matrices: q@k.transpose(-2, -1)
 _HOST = re.compile(  # but not ada@corp.com(work); of two letters some are methods
@@ -20,12 +23,17 @@ _NO_PERSON = frozenset({"git", "hg", "svn", "bzr", "noreply", "no-reply", "donot
 _CHARACTER = r"[^\s/\\:*?\"'<>|\[\](){},;`$&]"
 _NAME = rf"(?P<name>(?:{_CHARACTER}|\\{{1,2}}[ ](?=\w)){{1,64}})"  # with blanks as a shell escapes them
 # Where a path begins: not within another one; behind \n as JSON has it; behind an option, as -v/home/...
-_BEGINS = r"(?:(?<![\w.~\]-])|(?<=\\[nrt])|(?<=^-[A-Za-z])|(?<=[\s\"'`=,(\[]-[A-Za-z])|(?<=\\[nrt]-[A-Za-z]))"
+_ALIAS = r"(?<!(?:from|port) [\"']@)(?<!\([\"']@)"  # a folder of the sources: import x from "@/home/x"
+_BEGINS = (
+    rf"(?:(?<![\w.~\]-]){_ALIAS}|(?<=\\[nrt])|(?<=^-[A-Za-z])"
+    r"|(?<=[\s\"'`=,(\[]-[A-Za-z])|(?<=\\[nrt]-[A-Za-z]))"
+)
 _DISK = (  # where homes of many people lie on machines that share them
     r"(?:/(?:mnt|media|net|nfs|gpfs|lustre|beegfs|ceph|cephfs|cluster|hpc)\d{0,3}(?:/[\w.-]{1,32})?"
     r"|/(?:data|disk|scratch|work|storage|vol|export|raid|ssd|nvme|hdd|nas|fs)\d{0,3})"
 )
-_ABOVE = rf"(?:/var|/usr|/srv|/private|/(?:cygdrive/)?[a-z]|/Volumes/[^/\n:\"'`]{{1,32}}|{_DISK})?"
+_SYSTEMS = r"/System/Volumes/Data|/host(?:fs)?|/rootfs|/proc/\w{1,16}/root|/mnt/wslg/distro"
+_ABOVE = rf"(?:/var|/usr|/srv|/private|/(?:cygdrive/)?[a-z]|/Volumes/[^/\n:\"'`]{{1,32}}|{_DISK}|{_SYSTEMS})?"
 _BLANK = r"(?:\\{0,2}[ ]|%20)"
 _SETTINGS = rf"(?:Documents{_BLANK}and{_BLANK}Settings|DOCUME~1)"  # where Windows had homes before Vista
 _HOME = rf"{_BEGINS}{_ABOVE}/(?:home\d{{0,2}}|Users|{_SETTINGS})/"
@@ -43,6 +51,14 @@ _HOMES = (
             rf"/(?=[^{quote}\n]{{0,1024}}{quote})"
         )
         for quote in "\"'`"
+    ),
+    re.compile(  # of somebody from a directory service: the domain goes too
+        rf"{_HOME}(?P<name>(?:[\w-]{{1,32}}\.){{1,4}}(?:local|lan|corp|int(?:ra|ern|ernal)?|ad|domain)/"
+        rf"{_CHARACTER}{{1,64}})"
+    ),
+    re.compile(  # on a server, as Windows names it; half as many strokes follow as it begins with
+        r"(?i)(?<![\w.:)\]}\\~-])(?P<half>\\{1,4})(?P=half)(?!\\)[\w.-]{1,64}(?P=half)(?!\\)"
+        rf"(?:[\w.-]{{1,32}}\$?(?P=half)(?!\\))?(?:Users|homes?|profiles)\$?(?P=half)(?!\\){_NAME}"
     ),
     re.compile(  # a Linux home as Windows sees it
         rf"(?i)[\\/]{{2}}wsl(?:\$|\.localhost)[\\/]{{1,4}}[^\s\\/]{{1,64}}[\\/]{{1,4}}home[\\/]{{1,4}}{_NAME}"

@@ -56,6 +56,10 @@ _OWN = tuple(
         _word("github_pat_") + r"[A-Za-z0-9_]{22,}+",
         _word("glpat-")
         + r"[A-Za-z0-9_-]{20,}+\.[0-9a-z]{2}\.[0-9a-z]{7,12}",  # GitLab, whole in its new form
+        _word("gl") + r"(?:imt|oas)-[A-Za-z0-9_-]{20,}+",  # GitLab, of feeds and applications
+        _word("dt0") + r"[a-z][0-9]{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}",  # Dynatrace
+        _word("csk-") + r"[a-z0-9]{40,}+",  # Cerebras
+        r"\.webhook\.office\.com/webhookb2/[0-9a-f@/-]{36,}+IncomingWebhook/[0-9a-f]{32}[0-9A-Za-z/-]*+",
         _word("npm_") + r"[A-Za-z0-9]{36}",
         _word("hf_") + r"[A-Za-z0-9]{30,}+",
         _word("lin_") + r"(?:api|oauth)_[A-Za-z0-9]{32,}+",

@@ -15,6 +15,8 @@ from stages.who import who
 if TYPE_CHECKING:
     from stages.forget.forget import Forgotten
 
+_NAMED = 10  # names that a warning has
+
 
 def command(
     user: Annotated[
@@ -91,6 +93,14 @@ def _warnings(result: Forgotten) -> list[str]:
             f"{count} exports hold the user's data unsealed, and forgetting does not reach them: "
             "delete the folders, or their rows of this user, and whatever was copied from them"
         )
+    if logs := result.sources.logs:
+        found.append(
+            f"session logs of the user stay where they are, and forgetting does not reach them: {_some(logs)}"
+        )
+    if names := result.sources.names:
+        found.append(
+            f"the same sessions are held under other names, too, which are not forgotten: {_some(names)}"
+        )
     for run in result.holdings.training:
         found.append(f"{run} is training on the user's episodes now; forget again to list its checkpoint")
     if result.holdings.unreadable:
@@ -98,6 +108,11 @@ def _warnings(result: Forgotten) -> list[str]:
     if result.restored:
         found.append(f"an older vault was put back: forget again {', '.join(result.restored)}")
     return found
+
+
+def _some(names: tuple[str, ...]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more (--json has all)" if more > 0 else "")
 
 
 def _done(result: Forgotten) -> str:

@@ -189,14 +189,14 @@ def _left_out(report: Report) -> str:
 
 
 def _extremes(report: Report) -> str:
-    from cursorbench.redaction import visible
     from stages.report import shown
+    from stages.report.text import identifier
 
     rows = [
         (
             place,
             f"{one.reward:+.3f}",
-            visible(one.episode_id)[:100],
+            identifier(one.episode_id)[:100],
             ", ".join(f"{t.signal} {t.contribution:+.3f}" for t in one.terms[:3] if t.contribution),
         )
         for place, of in (("best", report.best), ("worst", report.worst))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from sqlmodel import col, select
 
 from cursorbench.redaction import redact
-from stages.forget import holdings, names
+from stages.forget import holdings, names, sources
 from stages.forget.names import KeyHistory, UnknownUserError
 from stages.inbox.reader import Inbox
 from stages.registry import exports
@@ -44,6 +44,7 @@ class Forgotten:
         before: keys that had been destroyed before this call.
         alike: other names, not forgotten.
         received_batches: telemetry of other systems that is sealed for the user, in `received/`.
+        sources: session logs that the user's data came from, and other names of the same sessions.
         restored: users whose destroyed keys live again, because keys/vault.db was put back.
     """
 
@@ -59,6 +60,7 @@ class Forgotten:
     alike: tuple[str, ...]
     restored: tuple[str, ...]
     holdings: holdings.Holdings
+    sources: sources.Sources
 
     @property
     def noop(self) -> bool:
@@ -86,9 +88,8 @@ def forget(
     """
     if not dry_run:
         exports.sweep(store, by=by)
-    vault = Vault.open(workspace.keys_dir)
+    known, vault = names.known_names(workspace), Vault.open(workspace.keys_dir)
     try:
-        known = names.known_names(workspace)
         held = holdings.find(store, user)
         others = names.alike(workspace, user, known)
         if user not in known and not held.artifacts:
@@ -100,8 +101,8 @@ def forget(
             living = vault.forget(*pending, user)
     finally:
         vault.close()
-    now = names.history(workspace, user)
-    missing = {key.epoch for key in now if key.forgotten} - _on_record(store).get(user, set())
+    gone = {key.epoch for key in names.history(workspace, user) if key.forgotten}
+    missing = gone - _on_record(store).get(user, set())
     if missing and not dry_run:
         data = {"epochs": sorted(missing), "keys": len(missing) + len(pending), "reason": redact(reason).text}
         with store.write("forget") as session:
@@ -119,6 +120,7 @@ def forget(
         alike=tuple(others),
         restored=restored(workspace, store),
         holdings=held,
+        sources=sources.of_user(store, user),
     )
 
 

@@ -16,6 +16,7 @@ from stages.errors import UsageError, classified
 from stages.report import plots, shown
 from stages.report.build import Report
 from stages.report.examples import FORGOTTEN, GONE, SHOWN_STATE, UNREADABLE, WITHHELD
+from stages.report.text import identifier
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -37,6 +38,7 @@ def render(report: Report) -> str:
         mark=MARK,
         report=report,
         shown=shown,
+        identifier=identifier,
         states=_STATES,
         time_plots={f.name: plots.over_time(f, time.unit, time.windows) for f in report.figures},
         group_plots={

@@ -17,6 +17,7 @@ from stages import schemas
 from stages.collect.config import CollectConfig
 from stages.collect.logs.clock import ZONELESS, Clock
 from stages.collect.logs.edits import KeptEdits
+from stages.collect.logs.forgotten import sessions_of_forgotten
 from stages.collect.logs.left_out import NAMED, LeftOut, where
 from stages.collect.logs.source import Source, is_unknown
 from stages.collect.logs.spill import Spill
@@ -97,6 +98,7 @@ def _take(
     kinds: Counter[str] = Counter()
     unknown: list[str] = []
     pending: list[Record] = []
+    away = frozenset[str]() if source.user else sessions_of_forgotten(ctx.store, vault)
     for kind, item, sender in source.read(vault, left):
         if isinstance(item, Quarantined):
             if is_unknown(item):
@@ -108,11 +110,11 @@ def _take(
         for record in turns.add(kind, item, sender):
             pending += stands.after(record)
         if len(pending) >= _BUFFER:
-            _write(writer, vault, pending, left.opened)
+            _write(writer, vault, pending, left.opened, away)
             ctx.progress.advance(len(pending))
             pending = []
     ended = [one for record in turns.done() for one in stands.after(record)]
-    _write(writer, vault, [*pending, *ended], left.opened)
+    _write(writer, vault, [*pending, *ended], left.opened, away)
     return kinds, unknown
 
 
@@ -167,13 +169,20 @@ def _survivals(
         return survivals(source.repo, facts["repo"]["head"], edits, source.zone)
 
 
-def _write(writer: LogWriter, vault: Vault, records: list[Record], opened: Mapping[str, bytes]) -> None:
+def _write(
+    writer: LogWriter,
+    vault: Vault,
+    records: list[Record],
+    opened: Mapping[str, bytes],
+    away: frozenset[str],
+) -> None:
     """Seal records. Whoever was forgotten stays so: nothing of theirs is taken in again, only counted.
 
     Args:
         opened: by user, the head of a sealed batch that records came from: they go under its key or nowhere.
+        away: users who are sessions of somebody forgotten.
     """
-    heads = _heads(vault, {_user(record) for record in records}, opened)
+    heads = _heads(vault, {_user(record) for record in records}, opened, away)
     for record in records:
         user = _user(record)
         try:
@@ -186,13 +195,15 @@ def _write(writer: LogWriter, vault: Vault, records: list[Record], opened: Mappi
             writer.counts["forgotten"] += 1
 
 
-def _heads(vault: Vault, users: set[str], opened: Mapping[str, bytes]) -> dict[str, bytes]:
+def _heads(
+    vault: Vault, users: set[str], opened: Mapping[str, bytes], away: frozenset[str]
+) -> dict[str, bytes]:
     """A blob under the key that takes each user's records; none for who was forgotten.
 
     What was received could be opened, so it came after any `forget` before: somebody is back.
     """
     heads = {user: opened[user] for user in users if user in opened}
-    found = {user for user in users - heads.keys() if not vault.forgotten(user)}
+    found = {user for user in users - heads.keys() - away if not vault.forgotten(user)}
     vault.ensure(found)
     made = {user: vault.seal(user, b"", b"") for user in found}
     return heads | {user: blob for user, blob in made.items() if not vault.forgotten(user)}

@@ -7,7 +7,7 @@ import pytest
 
 from stages.report import examples
 from stages.report.examples import SHOWN, Example, extremes
-from stages.report.text import fit, fit_end
+from stages.report.text import fit, fit_end, identifier
 
 
 def table(*rows: tuple[float | None, str, int]) -> pa.Table:
@@ -42,6 +42,18 @@ def test_a_secret_is_masked_though_invisibly_split_or_cut() -> None:
     assert "ghp_" not in fit("word " * 58 + secret, 300)
     assert "D4e5" not in fit_end(f"my key is {split} thanks", 300)
     assert "N4o5" not in fit_end(secret + " word" * 58, 300)
+
+
+def test_an_id_shows_nobody_and_can_be_looked_up() -> None:
+    """Clients name sessions after people and folders, and the page left the workspace with these names."""
+    assert identifier("ada@corp.io@x1f2e3d4c5b6a7f8x/gen-1") == "[redacted:email]@x1f2e3d4c5b6a7f8x/gen-1"
+    assert identifier("/home/ada/shop\u202e@x1x/2") == "/home/[redacted:home_path]/shop@x1x/2"
+    for name in (
+        "claude-code:8da4591f71e90712fd32de08:0",
+        "V1StGXR8_Z5jdHi6BqmyT:3",
+        "shop-1@x1f2e3d4c5b6a7f8x/g",
+    ):
+        assert identifier(name) == name
 
 
 def test_the_end_of_a_text() -> None:

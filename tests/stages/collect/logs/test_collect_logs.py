@@ -340,6 +340,23 @@ def test_whoever_was_forgotten_stays_so(place: tuple[Workspace, Store], tmp_path
     assert (made.metrics["episodes"], made.metrics["forgotten"]) == (4, 0)
 
 
+def test_sessions_of_somebody_forgotten_do_not_come_in_under_their_own_names(
+    place: tuple[Workspace, Store], tmp_path: Path
+) -> None:
+    """Whose a log is, only --user said: the next collect without it took in again what had been forgotten."""
+    log_of(tmp_path / "one.jsonl", "s1", REQUESTS)
+    collect(place, tmp_path / "one.jsonl", kind="openai-log", user="ann")
+    vault = Vault.open(place[0].keys_dir)
+    vault.forget("ann")
+    log_of(tmp_path / "two.jsonl", "s2", REQUESTS[:1])
+    log_of(tmp_path / "one.jsonl", "s1", [*REQUESTS, "and a lamp"])
+    made = collect(place, tmp_path / "one.jsonl", tmp_path / "two.jsonl", kind="openai-log")
+    assert (made.metrics["episodes"], made.metrics["forgotten"]) == (1, 4)
+    assert any("forgotten" in warning for warning in made.warnings)
+    assert vault.users("") == [user for user in vault.users("") if "s1" not in user]
+    vault.close()
+
+
 def test_a_session_in_two_places_is_told_once(place: tuple[Workspace, Store], tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
