@@ -105,11 +105,16 @@ class DeployStage:
         candidate = store.resolve(open_.checkpoint, line)
         if "checkpoint" in refs and store.resolve(refs["checkpoint"], line).digest != candidate.digest:
             raise UsageError(f"the canary is {candidate.ref}", hint="leave --input away with --promote")
-        alarm = alarmed(workspace, store, candidate, store.alias(line, "live"))  # since it was opened
-        if alarm and not self.override:
-            raise alarm
+        live = store.alias(line, "live")
+        report = store.resolve(open_.report) if open_.report else None
+        newest, objected = report_for(store, line, candidate, live), None
+        if newest is not None and newest.meta.get("verdict") == "regressed" and newest.digest != open_.report:
+            report, objected = newest, objection(candidate, live, newest)
+        objected = objected or alarmed(workspace, store, candidate, live)  # both since it was opened
+        if objected and not self.override:
+            raise objected
         require_reachable(workspace, offline=self.offline)
-        return {"checkpoint": candidate} | ({"report": store.resolve(open_.report)} if open_.report else {})
+        return {"checkpoint": candidate} | ({"report": report} if report else {})
 
     def settle(self, workspace: Workspace, store: Store) -> None:
         """A rollback that is not on record yet comes first. Under the lock, before `resolve`."""
