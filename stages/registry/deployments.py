@@ -182,7 +182,7 @@ class Deployments:
         return last[0] if last and last[0].state in ("rolling_back", "rolled_back") else None
 
     def was_live(self, line: str, checkpoint: str) -> bool:
-        """Whether a checkpoint (digest) ever was what a line served to all: by a deployment, or before one."""
+        """Whether a line ever served a checkpoint (digest) to all: by a deployment, or before any."""
         return any(
             each.previous == checkpoint
             or (each.checkpoint == checkpoint and went_live(each.state, each.data))
