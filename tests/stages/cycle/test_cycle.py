@@ -210,7 +210,7 @@ def test_an_interrupted_cycle_does_not_outlive_its_live_checkpoint(
     [
         '{"schema": "rtrl-cycle/1", "id":',
         "null",
-        '{"schema": "rtrl-cycle/1", "id": "c", "line": "auto", "live": "", "started_at": "", "done": {"x": 3}}',
+        '{"schema": "rtrl-cycle/1", "id": "c", "line": "a", "live": "", "started_at": "", "done": {"x": 3}}',
         '{"schema": "rtrl-cycle/1", "id": 1, "line": "auto", "live": "", "started_at": ""}',
     ],
 )  # fmt: skip
