@@ -172,7 +172,7 @@ def _metric(
     alike = span is not None and all(arm.unseen_variance(span) for arm in (control, treated))
     if min(found.users) < rules.min_users or found.information <= 0 or not (planned > 0 or alike):
         return AbMetricLook(metric, found, gain, float("inf"), float("-inf"), alike)
-    harm = gain + _harm_width(found, planned, alpha) if planned > 0 else float("inf")
+    harm = gain + sequence_width(found, planned, alpha) if planned > 0 else float("inf")
     if span is not None and alike:  # as many as 1 - alpha^(1/n) of them may still differ unseen
         width = span * (1 - rules.alpha_promote ** (1 / min(found.users)))
         return AbMetricLook(metric, found, gain, harm, gain - width, alike)
@@ -181,8 +181,9 @@ def _metric(
     return AbMetricLook(metric, found, gain, harm, metric.sign * once.value - width, alike, once)
 
 
-def _harm_width(found: Difference, planned: float, alpha: float) -> float:
-    """How far above the gain the bound of harm is."""
+def sequence_width(found: Difference, planned: float, alpha: float) -> float:
+    """How far from the value the bound is that holds over all looks, on one side; where there is information,
+    and `planned` is above 0."""
     z = boundary(found.information, planned, alpha)
     return -float(special.stdtrit(found.freedom, special.ndtr(-z))) * found.cautious_error
 
