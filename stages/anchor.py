@@ -42,7 +42,7 @@ def move_anchor(store: Store, line: str, ref: str, *, reason: str, dry_run: bool
         raise UsageError("moving the anchor needs a reason", hint='--reason "why"')
     target = store.resolve(ref, line)
     if target.kind != "checkpoint":
-        raise UsageError(f"{target.ref} is a {target.kind}, not a checkpoint")
+        raise UsageError(f"{target.ref} is a {target.kind}, not a checkpoint", hint="name checkpoint@vN")
     live, before = store.resolve("checkpoint@live", line), store.resolve("checkpoint@anchor", line)
     if store.lag(target.digest, live.digest) is None:
         raise UsageError(
@@ -50,7 +50,10 @@ def move_anchor(store: Store, line: str, ref: str, *, reason: str, dry_run: bool
             hint="an anchor is where the line came from: an ancestor, as a rule",
         )
     if target.meta.get("tokenizer") != live.meta.get("tokenizer"):
-        raise UsageError(f"{target.ref} has another tokenizer than {live.ref}, which is live")
+        raise UsageError(
+            f"{target.ref} has another tokenizer than {live.ref}, which is live",
+            hint="the KL to it could not be measured: name another ancestor, as `rtrl lineage` lists them",
+        )
     if target.digest != before.digest and not dry_run:
         store.move_alias(line, "anchor", target.digest, reason=reason)
     steps = store.lag(before.digest, target.digest) or 0

@@ -39,7 +39,7 @@ def seconds(text: str) -> float:
 class CycleConfig(BaseModel):
     """How one turn of the loop is timed and watched. Unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     deadline: str = Field("5h", description="how long one cycle may take: 5h, 90m, 1h30m, 45s")
     shares: dict[str, float] = Field(

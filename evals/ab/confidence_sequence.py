@@ -60,8 +60,12 @@ def lower_bound(value: float, information: float, planned: float, alpha: float) 
     """
     if information <= 0:
         return -math.inf
-    r = best_r(alpha) * information / planned
-    return value - critical_z(r, alpha) / math.sqrt(information)
+    return value - boundary(information, planned, alpha) / math.sqrt(information)
+
+
+def boundary(information: float, planned: float, alpha: float) -> float:
+    """The z at which the sequence is crossed with so much information, above 0."""
+    return critical_z(best_r(alpha) * information / planned, alpha)
 
 
 def upper_bound(value: float, information: float, planned: float, alpha: float) -> float:

@@ -1,7 +1,9 @@
 """What an A/B says at a look: roll back, promote, or hold; and in words why.
 
     roll back   some metric's confidence sequence says that the treated arm is worse by more than its
-                margin of harm. At any look; alpha_harm is shared by the metrics (Bonferroni).
+                margin of harm. At any look; alpha_harm is shared by the metrics (Bonferroni). The boundary
+                is one of a normal z: it is taken at Student's t of the same chance, and the error is CR2's,
+                or one user of 100 with most of the episodes is a harm that is certain.
     promote     once, at the horizon fixed beforehand, when every metric is non-inferior: the one-sided
                 1 - alpha bound of the loss is under the margin (an intersection-union test). With two
                 users more in either arm, CR2 and Student's t, as a canary is often of few users, of whom
@@ -23,7 +25,7 @@ from typing import Literal
 from scipy import special
 
 from evals.ab.arms import Difference, Users, difference, unexplained
-from evals.ab.confidence_sequence import MIN_USERS, upper_bound
+from evals.ab.confidence_sequence import MIN_USERS, boundary
 from evals.ab.sample_ratio import SampleRatio, sample_ratio
 
 Action = Literal["roll_back", "promote", "hold"]
@@ -170,7 +172,7 @@ def _metric(
     alike = span is not None and all(arm.unseen_variance(span) for arm in (control, treated))
     if min(found.users) < rules.min_users or found.information <= 0 or not (planned > 0 or alike):
         return AbMetricLook(metric, found, gain, float("inf"), float("-inf"), alike)
-    harm = upper_bound(gain, found.information, planned, alpha) if planned > 0 else float("inf")
+    harm = gain + sequence_width(found, planned, alpha) if planned > 0 else float("inf")
     if span is not None and alike:  # as many as 1 - alpha^(1/n) of them may still differ unseen
         width = span * (1 - rules.alpha_promote ** (1 / min(found.users)))
         return AbMetricLook(metric, found, gain, harm, gain - width, alike)
@@ -179,13 +181,23 @@ def _metric(
     return AbMetricLook(metric, found, gain, harm, metric.sign * once.value - width, alike, once)
 
 
+def sequence_width(found: Difference, planned: float, alpha: float) -> float:
+    """How far from the value the bound is that holds over all looks, on one side; where there is information,
+    and `planned` is above 0."""
+    z = boundary(found.information, planned, alpha)
+    return -float(special.stdtrit(found.freedom, special.ndtr(-z))) * found.cautious_error
+
+
 def _with_unseen(metric: AbMetric, control: Users, treated: Users) -> Difference:
     """The difference; an arm whose users are all alike is not known without error for that."""
     found = difference(control, treated)
     if metric.span is None or not min(found.users):
         return found
     unseen = sum(arm.unseen_variance(metric.span) / arm.users for arm in (control, treated))
-    return replace(found, standard_error=math.hypot(found.standard_error, math.sqrt(unseen)))
+    plain, cautious = (
+        math.hypot(each, math.sqrt(unseen)) for each in (found.standard_error, found.cautious_error)
+    )
+    return replace(found, standard_error=plain, cautious_error=cautious)
 
 
 def _decide(

@@ -17,7 +17,7 @@ GUARDS = ("ask_rate", "edit_rate")  # shown, not judged
 class AbConfig(BaseModel):
     """When a canary is taken away, and when it is given to everybody. Unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     horizon_s: float = Field(
         3 * 3600.0, gt=0, description="seconds after its opening at which promotion is decided, once"

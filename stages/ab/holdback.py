@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evals.ab.arms import Users, difference
-from evals.ab.confidence_sequence import lower_bound, upper_bound
+from evals.ab.decision import sequence_width
 from evals.ab.sample_ratio import sample_ratio
 from stages.ab.config import METRICS, AbConfig
 from stages.ab.look import fix_planned, number
@@ -89,15 +89,16 @@ def _row(
     found = difference(held, live)
     gain = found.value if METRICS[name][0] == "higher" else 0.0 - found.value
     known = min(found.users) >= config.min_users and planned > 0 and found.information > 0
-    at_least = lower_bound(gain, found.information, planned, level) if known else None
-    at_most = upper_bound(gain, found.information, planned, level) if known else None
+    width = sequence_width(found, planned, level) if known else None
     return {
         "holdback": number(found.control),
         "live": number(found.treated),
         "gain": number(gain),
-        "at_least": at_least,
-        "at_most": at_most,
+        "at_least": None if width is None else gain - width,
+        "at_most": None if width is None else gain + width,
         "standard_error": number(found.standard_error),
+        "cautious_error": number(found.cautious_error),
+        "freedom": number(found.freedom),
         "variance_left": number(found.variance_left),
         "users": list(found.users),
     }

@@ -185,6 +185,8 @@ def _row(found: Difference, each: AbMetricLook) -> dict[str, Any]:
         "harm": each.metric.harm,
         "margin": each.metric.margin,
         "gain": number(each.gain),
+        "cautious_error": number(found.cautious_error),
+        "freedom": number(found.freedom),
         "harm_bound": number(each.harm_bound),
         "promote_bound": number(each.promote_bound),
         "alike": each.alike,

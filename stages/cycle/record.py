@@ -71,8 +71,8 @@ def read(folder: Path, line: str) -> Record | None:
         found: dict[str, Any] = json.loads(_path(folder, line).read_text(encoding="utf-8"))
         if found.pop("schema") != SCHEMA:
             return None
-        return Record(**found)
-    except (OSError, ValueError, TypeError, KeyError):
+        return _whole(Record(**found))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
@@ -87,6 +87,14 @@ def interrupted(folder: Path, line: str, store: Store) -> Record | None:
     if live is None or live.digest not in (record.live, candidate):
         return None
     return record if all(store.is_committed(digest) for digest in made) else None
+
+
+def _whole(record: Record) -> Record:
+    """The record, or ValueError: something else than stages, and digests by name, stands in it."""
+    made = [digest for outputs in record.done.values() for digest in outputs.values()]
+    if not all(isinstance(text, str) for text in (record.id, record.live, *made)):
+        raise ValueError("a name or a digest is no text")
+    return record
 
 
 def _path(folder: Path, line: str) -> Path:

@@ -6,11 +6,17 @@ nothing about today. Of several reports about the same pair the newest decides.
 
 from __future__ import annotations
 
+import contextlib
+import json
+
+from pydantic import BaseModel
+
 from stages.errors import GateRejectedError, InconclusiveError, InputMissingError, RtrlError
 from stages.populations import FIRST
 from stages.registry.store import Store
 from stages.stage import Artifact
 
+RULES = ("suites", "margins", "alpha", "infra_limit", "drift", "drift_margins")  # of `[eval]`: what passes
 OVERRIDE = 'or take the responsibility: --override --reason "..."'
 
 
@@ -58,3 +64,12 @@ def objection(candidate: Artifact, live: Artifact | None, report: Artifact | Non
     message = f"{report.ref} found {candidate.ref} {verdict} against {live.ref}"
     hint = f"`rtrl show {report.ref}` says why; {OVERRIDE}"
     return (InconclusiveError if verdict == "inconclusive" else GateRejectedError)(message, hint=hint)
+
+
+def other_rules(store: Store, rules: BaseModel, report: Artifact) -> list[str]:
+    """A warning where a report was decided by other rules than `[eval]` has now (`--set`, say)."""
+    with contextlib.suppress(InputMissingError):  # of a store of before runs were kept with it
+        then, now = json.loads(store.producer(report.digest).config), rules.model_dump(mode="json")
+        if changed := [name for name in RULES if name in then and then[name] != now[name]]:
+            return [f"{report.ref} passed by other rules than `[eval]` has now: {', '.join(changed)}"]
+    return []

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from stages.deploy.choose import default_candidate, objection, report_for
+from stages.deploy.choose import default_candidate, objection, other_rules, report_for
 from stages.deploy.config import DeployConfig
 from stages.errors import InputMissingError, UsageError
 from stages.monitor.gate import alarmed
@@ -105,11 +105,16 @@ class DeployStage:
         candidate = store.resolve(open_.checkpoint, line)
         if "checkpoint" in refs and store.resolve(refs["checkpoint"], line).digest != candidate.digest:
             raise UsageError(f"the canary is {candidate.ref}", hint="leave --input away with --promote")
-        alarm = alarmed(workspace, store, candidate, store.alias(line, "live"))  # since it was opened
-        if alarm and not self.override:
-            raise alarm
+        live = store.alias(line, "live")
+        report = store.resolve(open_.report) if open_.report else None
+        newest, objected = report_for(store, line, candidate, live), None
+        if newest is not None and newest.meta.get("verdict") == "regressed" and newest.digest != open_.report:
+            report, objected = newest, objection(candidate, live, newest)
+        objected = objected or alarmed(workspace, store, candidate, live)  # both since it was opened
+        if objected and not self.override:
+            raise objected
         require_reachable(workspace, offline=self.offline)
-        return {"checkpoint": candidate} | ({"report": store.resolve(open_.report)} if open_.report else {})
+        return {"checkpoint": candidate} | ({"report": report} if report else {})
 
     def settle(self, workspace: Workspace, store: Store) -> None:
         """A rollback that is not on record yet comes first. Under the lock, before `resolve`."""
@@ -139,6 +144,8 @@ class DeployStage:
         if is_served(ctx.workspace, store, switch, live):
             return Outcome(metrics={**facts, "changed": False}, noop=True)
         warnings = [f"deployed without a passing report: {extra['reason']}"] if switch.override else []
+        if (report := inputs.get("report")) is not None and not switch.override:
+            warnings += other_rules(store, ctx.workspace.settings.eval, report)
         warnings += warn_taken_back(store, switch.line, switch.target)
         facts |= _offered(config, ctx, switch)
         canary = canary_of(store, switch.line) if extra.get("promote") else None

@@ -36,7 +36,10 @@ def from_report(report: Artifact, of: str | None, tries: int | None) -> Pilot:
         InputMissingError: (exit 5) it is no report of `rtrl eval`.
     """
     if report.meta.get("report") != "gate":
-        raise InputMissingError(f"{report.ref} is no report of `rtrl eval`")
+        raise InputMissingError(
+            f"{report.ref} is no report of `rtrl eval`",
+            hint="name one of its; `rtrl status` lists the newest",
+        )
     known = {
         f"{suite}.{name}": (suite, name, figure)
         for suite, figures in report.meta["suites"].items()
@@ -56,4 +59,6 @@ def from_report(report: Artifact, of: str | None, tries: int | None) -> Pilot:
                 raise
             continue
         return Pilot(key, float(figure["margin"]), tasks)
-    raise InputMissingError(f"{report.ref} has no gated metric that is a share")
+    raise InputMissingError(
+        f"{report.ref} has no gated metric that is a share", hint="plan with --tasks, or of another report"
+    )

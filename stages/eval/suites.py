@@ -59,7 +59,7 @@ def check(config: EvalConfig, root: Path) -> None:
 def _named(config: EvalConfig, root: Path, tips: Mapping[str, str]) -> list[Suite]:
     suites = [_suite(name, config, root, tips) for name in config.suites]
     if len({suite.name for suite in suites}) < len(suites):
-        raise UsageError("eval.suites names a suite twice")
+        raise UsageError("eval.suites names a suite twice", hint="leave one of them away")
     for setting, margins in (("margins", config.margins), ("drift_margins", config.drift_margins)):
         for name in margins:
             _require_measured(setting, name, suites)

@@ -15,7 +15,7 @@ from stages import faults
 from stages.errors import IntegrityError, StoreError, UsageError
 from stages.registry.database import explained, make_engine
 from stages.registry.objects import fsync_folder
-from stages.registry.schema import FILE, HEAD, explain, schema_version
+from stages.registry.schema import FILE, HEAD, explain, refuse_lost, schema_version
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -43,8 +43,11 @@ def make_folders(store_dir: Path) -> None:
 def create_store(store_dir: Path) -> None:
     """Folders and an empty registry at the newest schema. A store that is there is left alone."""
     make_folders(store_dir)
-    if not (store_dir / FILE).exists() or schema_version(store_dir / FILE) == "":
-        _upgrade(store_dir / FILE)
+    path = store_dir / FILE
+    if not path.exists():
+        refuse_lost(path)
+    if not path.exists() or schema_version(path) == "":
+        _upgrade(path)
 
 
 def upgrade(store_dir: Path) -> tuple[str, str, Path | None]:

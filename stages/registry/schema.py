@@ -50,9 +50,10 @@ def schema_version(path: Path) -> str:
 
     Raises:
         StoreError: (exit 10) no file.
-        IntegrityError: (exit 12) not a database.
+        IntegrityError: (exit 12) not a database; or as `refuse_lost`.
     """
     if not path.is_file():
+        refuse_lost(path)
         raise StoreError(f"no store at {path.parent}", hint="make a workspace with `rtrl init`")
     try:
         connection = sqlite3.connect(address(path), uri=True, timeout=30)
@@ -61,12 +62,24 @@ def schema_version(path: Path) -> str:
         finally:
             connection.close()
     except sqlite3.OperationalError as error:
-        if "no such table" in str(error):
-            return ""
-        raise explain(error) from error
+        if "no such table" not in str(error):
+            raise explain(error) from error
+        row = None
     except sqlite3.DatabaseError as error:
         raise explain(error) from error
+    if row is None:
+        refuse_lost(path)
     return str(row[0]) if row else ""
+
+
+def refuse_lost(path: Path) -> None:
+    """Raise IntegrityError (exit 12) when artifacts are beside a registry that is empty or not there: a new
+    one would know of none, and a backup of it would be the newest."""
+    if any((path.parent / "objects" / "sha256").glob("*/*")):
+        raise IntegrityError(
+            f"{path} is {'empty' if path.exists() else 'not there'}, and there are artifacts beside it",
+            hint="restore the newest file of store/backups: docs/registry.md says how",
+        )
 
 
 def check_schema(path: Path) -> None:

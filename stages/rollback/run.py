@@ -18,7 +18,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from stages.errors import InputMissingError
+from stages.errors import InputMissingError, UsageError
+from stages.populations import require_line
 from stages.registry.deployments import Deployment
 from stages.registry.store import Store
 from stages.rollback.config import RollbackConfig
@@ -76,13 +77,22 @@ class RollbackStage:
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """`checkpoint`: where to go back to (named, or what was live before); `line_state`: its memory.
 
-        Raises InputMissingError (exit 5) when nothing was live before, or it is gone; or `only` is.
+        Raises:
+            InputMissingError (5): nothing was live before, or it is gone; or `only` is; or no such line.
+            UsageError (2): what is named was never live, and no reason is given.
         """
+        require_line(store, workspace.settings)
         line = workspace.settings.workspace.line
         require_open(store, line, self.only)
         live = store.alias(line, "live")
         if named := refs.get("checkpoint"):
             target = store.resolve(named, line)
+            if _never_live(store, line, target, live) and not self.reason.strip():
+                raise UsageError(
+                    f"{target.ref} was never live on line {line}, and no report is asked for here",
+                    hint=f"`rtrl deploy --input {target.ref}` asks the gate; or take the responsibility: "
+                    '--reason "..."',
+                )
         elif live is not None and self._taken_back(store):
             target = live
         else:
@@ -130,7 +140,8 @@ class RollbackStage:
             return Outcome(metrics={**facts, "changed": False}, noop=True)
         facts |= perform(ctx.workspace, store, switch, ctx.progress)
         ctx.log.write("rollback.live", **facts)
-        return Outcome(metrics={**facts, "changed": True})
+        never = f"{switch.target.ref} was never live before, and no report was asked for: {switch.reason}"
+        return Outcome(metrics={**facts, "changed": True}, warnings=[never] if switch.override else [])
 
     def _taken_back(self, store: Store) -> bool:
         with contextlib.suppress(InputMissingError):  # of a rollback that is not on record yet
@@ -148,6 +159,12 @@ class RollbackStage:
             facts["canary"] = canary.id
         changed = canary is not None or not is_served(ctx.workspace, ctx.store, switch, live)
         return {**facts, "changed": changed}
+
+
+def _never_live(store: Store, line: str, target: Artifact, live: Artifact | None) -> bool:
+    """Whether going to `target` is no way back: nothing that passed a gate, or began the line."""
+    same = live is not None and live.digest == target.digest
+    return not same and not store.deployments.was_live(line, target.digest)
 
 
 def _end_canary(ctx: RunContext, switch: Switch, canary: Deployment) -> dict[str, Any]:
@@ -186,6 +203,7 @@ def _decided(
         offline=extra["offline"],
         drain_s=config.drain_timeout_s,
         timeout_s=config.swap_timeout_s,
+        override=_never_live(store, line, target, live),
         cut=True,
         limit_s=config.engine_timeout_s,
         leaving=None if same else ended,

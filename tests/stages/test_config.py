@@ -149,6 +149,9 @@ def test_monitors_remember_enough_to_alarm() -> None:
         'eval.drift_margins={"harness.edit_persistence": Infinity}',
         'ab.harm={"latency": NaN}',
         "collect.horizon_s=inf",
+        "ab.horizon_s=inf",
+        'ab.margins={"latency": Infinity}',
+        'cycle.shares={"collect": NaN, "distill": 0.1, "train": 0.5, "eval": 0.25, "deploy": 0.05}',
     ],
 )
 def test_no_number_is_no_setting(setting: str) -> None:

@@ -132,7 +132,9 @@ def _hand(
     if tasks is not None:
         return "planned", Tasks(even(tasks, clusters), attempts or ATTEMPTS), MARGIN
     if clusters is not None:
-        raise UsageError("--clusters goes with --tasks: a suite has clusters of its own")
+        raise UsageError(
+            "--clusters goes with --tasks: a suite has clusters of its own", hint="leave --clusters away"
+        )
     if suite is not None:
         from cursorbench.tasks.suite import Suite
 

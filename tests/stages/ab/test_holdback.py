@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from evals.ab.arms import Users
-from evals.ab.confidence_sequence import lower_bound, upper_bound
+from evals.ab.confidence_sequence import boundary
 from evals.ab.decision import planned_information
 from rtrl_cli.commands.ab import benefit_text
 from stages.ab.config import GUARDS, METRICS, AbConfig
@@ -39,13 +40,17 @@ def test_the_bounds_are_those_of_two_confidence_sequences() -> None:
     assert (row["holdback"], row["live"]) == (0.5, 0.875)
     assert row["gain"] == pytest.approx(0.375)
     # e = +-1 of 4: (20 * 1) / 80^2 * 20 / 19; e = +-0.5: (200 * 0.25) / 800^2 * 200 / 199
-    variance = 20 / 80**2 * 20 / 19 + 50 / 800**2 * 200 / 199
+    of_held, of_live = 20 / 80**2 * 20 / 19, 50 / 800**2 * 200 / 199
+    variance = of_held + of_live
     assert row["standard_error"] == pytest.approx(variance**0.5)
     planned = planned_information(live.metrics["edit_persistence"], 100, 0.1)
     assert data["planned"] == {"edit_persistence": planned}
     level = 0.01 / 2 / len(METRICS)
-    assert row["at_least"] == pytest.approx(lower_bound(0.375, 1 / variance, planned, level))
-    assert row["at_most"] == pytest.approx(upper_bound(0.375, 1 / variance, planned, level))
+    freedom = variance**2 / (of_held**2 / 19 + of_live**2 / 199)  # Welch's
+    assert row["freedom"] == pytest.approx(freedom)
+    z = boundary(1 / variance, planned, level)
+    width = float(stats.t.isf(stats.norm.sf(z), freedom)) * variance**0.5
+    assert (row["at_least"], row["at_most"]) == pytest.approx((0.375 - width, 0.375 + width))
     assert "edit_persistence is better than on the anchor by" in data["reason"]
     # what is planned stays what it was at the first look
     later = compare(CONFIG, 0.1, held, arm([0, 4] * 100, 4), [data])

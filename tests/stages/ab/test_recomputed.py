@@ -51,7 +51,9 @@ def bounds(row: dict[str, Any], each: dict[str, Any], planned: float | None) -> 
         best = optimize.minimize_scalar(
             lambda log_r: critical(math.exp(log_r), level), bounds=(-3, 8), method="bounded"
         )
-        harm = each["gain"] + critical(math.exp(best.x) / s**2 / planned, level) * s
+        z = critical(math.exp(best.x) / s**2 / planned, level)
+        freedom = math.inf if each["freedom"] is None else each["freedom"]
+        harm = each["gain"] + float(stats.t.isf(stats.norm.sf(z), freedom)) * each["cautious_error"]
     if each["alike"]:
         return harm, each["gain"] - (1 - rules["alpha_promote"] ** (1 / min(each["users"])))
     once = each["promote"]

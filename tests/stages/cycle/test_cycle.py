@@ -205,9 +205,18 @@ def test_an_interrupted_cycle_does_not_outlive_its_live_checkpoint(
     assert record.interrupted(workspace.run_dir, "auto", store) is None
 
 
-def test_a_torn_record_is_no_record(world: tuple[Workspace, Store]) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"schema": "rtrl-cycle/1", "id":',
+        "null",
+        '{"schema": "rtrl-cycle/1", "id": "c", "line": "a", "live": "", "started_at": "", "done": {"x": 3}}',
+        '{"schema": "rtrl-cycle/1", "id": 1, "line": "auto", "live": "", "started_at": ""}',
+    ],
+)  # fmt: skip
+def test_a_torn_record_is_no_record(world: tuple[Workspace, Store], text: str) -> None:
     workspace, store = world
-    (workspace.run_dir / "cycle-auto.json").write_text('{"schema": "rtrl-cycle/1", "id":')
+    (workspace.run_dir / "cycle-auto.json").write_text(text)
     assert record.interrupted(workspace.run_dir, "auto", store) is None
     assert run(world, chain()).exit_code == 0
 

@@ -112,6 +112,17 @@ def test_a_passing_candidate_is_found_behind_a_rejected_newer_one(line: Line) ->
     assert line.deploy().inputs["checkpoint"].digest == line.b.digest
 
 
+def test_a_report_by_other_rules_than_the_settings_is_named(line: Line) -> None:
+    """One eval with a margin of its own, to see what it says, and the next deploy took it for the gate's."""
+    ours = line.workspace.settings.eval.model_dump(mode="json")
+    line.report(line.b, line.a, **ours)
+    assert line.deploy().warnings == []
+    loose = line.report(line.c, line.b, **{**ours, "suites": ["snippets"], "margins": {"snippets.acc": 0.9}})
+    assert line.deploy().warnings == [
+        f"{loose.ref} passed by other rules than `[eval]` has now: suites, margins"
+    ]
+
+
 def test_override_wants_a_reason_and_is_recorded(line: Line) -> None:
     with pytest.raises(UsageError, match="--reason"):
         line.deploy(line.c.ref, override=True)

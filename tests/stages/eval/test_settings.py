@@ -37,13 +37,14 @@ def test_what_the_settings_misname_is_told_before_anything_runs(
     """No dry run told it, and a cycle only after its training: the next one trained anew."""
 
     def unknown(_: LmEvalSuite) -> None:
-        raise UsageError("lm-eval has no task of that name")
+        raise UsageError("lm-eval has no task of that name", hint="lm-eval lists them")
 
     monkeypatch.setattr(LmEvalSuite, "require_known", unknown)  # the harness lists its own for 12 s
     workspace, stages = bench.workspace.with_overrides(settings), chain()
     bench.checkpoint(0.1, 0.2001, bench.live.digest)
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind, match=said) as caught:
         run_stage(workspace, bench.store, bench.stage, dry_run=True)
+    assert caught.value.hint or kind is InputMissingError
     with pytest.raises(kind, match=said):
         run_cycle(workspace, bench.store, stages={**stages, "eval": bench.stage})
     assert stages["collect"].runs == 0

@@ -73,6 +73,21 @@ def test_upgrade_saves_first_and_is_idempotent(tmp_path: Path) -> None:
     Store.open(tmp_path)
 
 
+@pytest.mark.parametrize("lost", ["emptied", "gone"])
+def test_a_registry_that_was_lost_is_not_begun_anew(store: Store, workspace: Workspace, lost: str) -> None:
+    """`rtrl db upgrade`, as the hint said, made an empty one, and left it as the newest backup."""
+    run_stage(workspace, store, Toy())
+    for file in store.dir.glob(f"{FILE}*"):
+        file.unlink()
+    if lost == "emptied":
+        (store.dir / FILE).touch()
+    for attempt in (Store.open, migrate.upgrade, migrate.create_store, migrate.backup):
+        with pytest.raises(IntegrityError, match="there are artifacts beside it") as caught:
+            attempt(store.dir)
+        assert "store/backups" in caught.value.hint
+    assert not [*store.dir.glob("backups/*")]
+
+
 def test_a_backup_is_a_store(workspace: Workspace, store: Store, tmp_path: Path) -> None:
     data = run_stage(workspace, store, Toy()).outputs["data"]
     saved = migrate.backup(store.dir)

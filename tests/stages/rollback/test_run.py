@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from stages.errors import DependencyDownError, InputMissingError, IntegrityError
+from stages.errors import DependencyDownError, InputMissingError, IntegrityError, UsageError
+from stages.rollback.run import RollbackStage
+from stages.runner import run_stage
 from stages.target.admin import Admin
 from tests.stages.target.fixtures import Line
 
@@ -140,6 +142,33 @@ def test_from_one_that_was_never_live_it_goes_where_it_would_have_gone(line: Lin
     assert line.live == line.served == line.a.digest
     with pytest.raises(InputMissingError, match="nothing was live"):
         line.rollback()
+
+
+def test_one_that_was_never_live_wants_a_reason_and_is_on_record_as_an_override(line: Line) -> None:
+    """What the gate called a loss went live so, with nothing on record that said it."""
+    line.report(line.b, line.a)
+    line.deploy()
+    line.report(line.c, line.b, "regressed")
+    with pytest.raises(UsageError, match="was never live") as caught:
+        line.rollback(line.c.ref)
+    assert f"rtrl deploy --input {line.c.ref}" in caught.value.hint
+    assert line.live == line.served == line.b.digest
+    done = line.rollback(line.c.ref, reason="b is worse")
+    assert done.warnings == [f"{line.c.ref} was never live before, and no report was asked for: b is worse"]
+    current = line.store.deployments.current("auto")
+    assert current is not None
+    assert (line.live, current.override) == (line.c.digest, True)
+    back = line.rollback(line.a.ref)  # what the line began with was live, without a deployment
+    assert (back.warnings, line.live) == ([], line.a.digest)
+
+
+def test_a_misspelt_line_is_refused(line: Line) -> None:
+    """A line of that name went live, and what was to be taken back stayed."""
+    settings = ["workspace.line=atuo"]
+    with pytest.raises(InputMissingError, match="'atuo'") as caught:
+        run_stage(line.workspace, line.store, RollbackStage(offline=True), [line.a.ref], settings)
+    assert caught.value.hint == "lines here: auto"
+    assert line.store.lines() == ["auto"]
 
 
 def test_what_the_line_began_with_is_the_end_also_when_it_was_deployed_again(line: Line) -> None:

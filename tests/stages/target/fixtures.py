@@ -54,13 +54,15 @@ class Line:
         }
         return self.store.publish_external(outputs, line="auto")["checkpoint"]
 
-    def report(self, candidate: Artifact, baseline: Artifact, verdict: str = "pass") -> Artifact:
+    def report(
+        self, candidate: Artifact, baseline: Artifact, verdict: str = "pass", **config: Any
+    ) -> Artifact:
         source = self.root / f"report-{len(list(self.root.glob('report-*')))}"
         source.mkdir()
         (source / "report.json").write_text(f'"{source.name}"')
         meta = {"verdict": verdict, "candidate": candidate.digest, "baseline": baseline.digest}
-        published = self.store.publish_external({"report": (Output("report", meta), source)}, line="auto")
-        return published["report"]
+        outputs = {"report": (Output("report", meta), source)}
+        return self.store.publish_external(outputs, line="auto", stage="eval", config=config)["report"]
 
     def deploy(self, *refs: str, **flags: Any) -> StageResult:
         return run_stage(self.workspace, self.store, DeployStage(**flags), refs)

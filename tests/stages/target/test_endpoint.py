@@ -6,7 +6,10 @@ import stat
 
 import pytest
 
+from stages.deploy.run import DeployStage
 from stages.errors import DependencyDownError, IntegrityError
+from stages.rollback.run import RollbackStage
+from stages.runner import run_stage
 from stages.target import light
 from stages.target.admin import Admin
 from stages.target.endpoint import read_endpoint, require_endpoint, running_endpoint
@@ -49,6 +52,15 @@ def test_a_busy_gateway_is_waited_for_by_who_depends_on_its_word(
     told = light.served(require_endpoint(line.workspace.run_dir))
     assert told is not None
     assert told["checkpoint"] == line.a.digest
+
+
+def test_patience_of_years_is_as_much_as_a_socket_has(line: Line) -> None:
+    """It was a bug (exit 1), of a rollback too."""
+    line.report(line.b, line.a)
+    for stage, target in ((DeployStage(), line.b), (RollbackStage(), line.a)):
+        settings = [f"{stage.name}.swap_timeout_s=1e10"]
+        run_stage(line.workspace, line.store, stage, overrides=settings)
+        assert line.served == target.digest
 
 
 def test_admin_says_what_is_served(line: Line) -> None:
