@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlmodel import Session, col, select
 
 from stages.errors import InputMissingError, UsageError
-from stages.registry.models import AliasRow, ArtifactRow, DeploymentRow
+from stages.registry.models import AliasRow, ArtifactRow, DeploymentRow, EventRow
 from stages.registry.states import StateError, now, record, transition
 
 if TYPE_CHECKING:
@@ -50,6 +50,17 @@ def move_alias(
             row.artifact_id, row.moved_at = target.id, now()
         data = {"from": before, "to": digest, "reason": reason, "deployment": deployment_id}
         record(session, "alias", f"{line}/{name}", before, digest, by=by, data=data)
+
+
+def was_live(store: Store, line: str, checkpoint: str) -> bool:
+    """Whether a line ever served a checkpoint (digest) to all: `live` was moved to it, by whatever."""
+    with store.read() as session:
+        moved = select(EventRow.seq).where(
+            EventRow.entity == "alias",
+            EventRow.entity_id == f"{line}/live",
+            EventRow.to_state == checkpoint,
+        )
+        return session.exec(moved.limit(1)).first() is not None
 
 
 def _go_live(session: Session, line: str, deployment_id: str, artifact_id: int, by: str) -> None:

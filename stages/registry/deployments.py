@@ -181,14 +181,6 @@ class Deployments:
         last = self._select(*of_it, col(DeploymentRow.state).not_in(nowhere), limit=1)
         return last[0] if last and last[0].state in ("rolling_back", "rolled_back") else None
 
-    def was_live(self, line: str, checkpoint: str) -> bool:
-        """Whether a line ever served a checkpoint (digest) to all: by a deployment, or before any."""
-        return any(
-            each.previous == checkpoint
-            or (each.checkpoint == checkpoint and went_live(each.state, each.data))
-            for each in self.history(line, None)
-        )
-
     def history(self, line: str, limit: int | None = 20) -> list[Deployment]:
         """All deployments of a line, newest first."""
         return self._select(DeploymentRow.line == line, limit=limit)

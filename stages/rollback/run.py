@@ -20,6 +20,7 @@ from pydantic import BaseModel
 
 from stages.errors import InputMissingError, UsageError
 from stages.populations import require_line
+from stages.registry.aliases import was_live
 from stages.registry.deployments import Deployment
 from stages.registry.store import Store
 from stages.rollback.config import RollbackConfig
@@ -164,7 +165,7 @@ class RollbackStage:
 def _never_live(store: Store, line: str, target: Artifact, live: Artifact | None) -> bool:
     """Whether going to `target` is no way back: nothing that passed a gate, or began the line."""
     same = live is not None and live.digest == target.digest
-    return not same and not store.deployments.was_live(line, target.digest)
+    return not same and not was_live(store, line, target.digest)
 
 
 def _end_canary(ctx: RunContext, switch: Switch, canary: Deployment) -> dict[str, Any]:
