@@ -247,9 +247,10 @@ def test_signals(workspace: Workspace, number: int, code: int, tmp_path: Path) -
     script.write_text(
         textwrap.dedent(
             """
-            import sys, time
+            import signal, sys, time
             from rtrl_cli import main, stage
             from tests.stages.toy import Toy
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may run under nohup
             def wait(ctx):
                 print("began", file=sys.stderr, flush=True)
                 time.sleep(60)
