@@ -53,21 +53,9 @@ def best_r(alpha: float) -> float:
     return math.exp(float(found.x))
 
 
-def lower_bound(value: float, information: float, planned: float, alpha: float) -> float:
-    """The bound below an effect `value` that holds over all looks with probability 1 - alpha.
-
-    `planned` is the information the sequence is tightest at, above 0. -inf without information.
-    """
-    if information <= 0:
-        return -math.inf
-    return value - boundary(information, planned, alpha) / math.sqrt(information)
-
-
 def boundary(information: float, planned: float, alpha: float) -> float:
-    """The z at which the sequence is crossed with so much information, above 0."""
+    """The z at which the sequence is crossed with so much information, above 0.
+
+    `planned` is the information the sequence is tightest at, above 0.
+    """
     return critical_z(best_r(alpha) * information / planned, alpha)
-
-
-def upper_bound(value: float, information: float, planned: float, alpha: float) -> float:
-    """The same above it."""
-    return -lower_bound(-value, information, planned, alpha)

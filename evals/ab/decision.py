@@ -182,8 +182,12 @@ def _metric(
 
 
 def sequence_width(found: Difference, planned: float, alpha: float) -> float:
-    """How far from the value the bound is that holds over all looks, on one side; where there is information,
-    and `planned` is above 0."""
+    """How far from the value the bound is that holds over all looks, on one side; inf without information.
+
+    `planned` is the information the sequence is tightest at, above 0.
+    """
+    if found.information <= 0:
+        return math.inf
     z = boundary(found.information, planned, alpha)
     return -float(special.stdtrit(found.freedom, special.ndtr(-z))) * found.cautious_error
 

@@ -11,16 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from evals.ab.arms import Users
+from evals.ab.arms import Difference, Users
 from evals.ab.confidence_sequence import (
     best_r,
     boundary,
     critical_z,
     log_e_value,
-    lower_bound,
-    upper_bound,
 )
-from evals.ab.decision import AbMetric, AbRules, Look, look, planned_information
+from evals.ab.decision import AbMetric, AbRules, Look, look, planned_information, sequence_width
 from evals.ab.sample_ratio import sample_ratio
 
 KEPT = AbMetric("edit_persistence", "higher", harm=0.0, margin=0.03)
@@ -43,9 +41,12 @@ def test_the_bound_where_it_is_tightest() -> None:
     r = best_r(0.01)
     assert critical_z(r, 0.01) == pytest.approx(3.3534, abs=1e-3)
     assert critical_z(r / 2, 0.01) > critical_z(r, 0.01) < critical_z(r * 2, 0.01)
-    assert lower_bound(0.1, 400.0, 400.0, 0.01) == pytest.approx(0.1 - 3.3534 / 20, abs=1e-4)
-    assert upper_bound(0.1, 400.0, 400.0, 0.01) == pytest.approx(0.1 + 3.3534 / 20, abs=1e-4)
-    assert lower_bound(0.1, 0.0, 400.0, 0.01) == -math.inf
+    known = Difference(0.1, 1 / 20, 0.5, 0.6, (50, 50), cautious_error=1 / 20, freedom=math.inf)
+    width = sequence_width(known, 400.0, 0.01)
+    assert known.value - width == pytest.approx(0.1 - 3.3534 / 20, abs=1e-4)
+    assert known.value + width == pytest.approx(0.1 + 3.3534 / 20, abs=1e-4)
+    unknown = replace(known, standard_error=math.nan)
+    assert unknown.value - sequence_width(unknown, 400.0, 0.01) == -math.inf
 
 
 @given(st.floats(-5, 5), st.floats(0.001, 1e4), st.floats(0.001, 0.2))
@@ -116,9 +117,9 @@ def test_harm_is_what_is_beyond_its_margin_and_all_metrics_share_the_level() -> 
     assert [each.harmful for each in both.metrics] == [True, False]
     for one, level in ((alone, 0.01), (both, 0.005)):
         metric = one.metrics[0]
-        bound = upper_bound(metric.gain, metric.difference.information, PLANNED["edit_persistence"], level)
-        assert metric.harm_bound == pytest.approx(bound, abs=1e-3)  # of a thousand users t is nearly z
         z = boundary(metric.difference.information, PLANNED["edit_persistence"], level)
+        normal = metric.gain + z / math.sqrt(metric.difference.information)
+        assert metric.harm_bound == pytest.approx(normal, abs=1e-3)  # of a thousand users t is nearly z
         t = float(stats.t.isf(stats.norm.sf(z), metric.difference.freedom))
         assert metric.harm_bound == pytest.approx(metric.gain + t * metric.difference.cautious_error)
 
