@@ -497,6 +497,12 @@ HOSTILE: tuple[str, ...] = (
     'password="',
     "-----BEGIN RSA PRIVATE KEY-----",
 )
+HOSTILE += (  # base64, in lines and without
+    "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0t",
+    "LS0tLS1C" * 9 + "\n",
+    "aGVsbG8gd29ybGQg",
+    "ICAgICAgICAgICAg\\n",
+)
 HOSTILE += (
     "/home/a",
     "C:\\Users\\a",
