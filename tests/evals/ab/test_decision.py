@@ -65,12 +65,16 @@ def test_a_brownian_motion_seldom_crosses() -> None:
 
 
 def test_the_sample_ratio_by_hand() -> None:
-    # (60 - 50)^2 / 50 * 2 = 4: p = 0.0455
-    assert sample_ratio({"a": 60, "b": 40}, {"a": 0.5, "b": 0.5}).p == pytest.approx(0.0455, abs=1e-4)
+    # all four in one half, and it does not matter in which: 2 of 16 cases
+    assert sample_ratio({"a": 4, "b": 0}, {"a": 0.5, "b": 0.5}).p == pytest.approx(2 / 16)
+    # three users of thirty at a share of one per cent: 1 - P(0, 1 or 2); chi-square said 1e-6
+    p = 1 - 0.99**30 - 30 * 0.01 * 0.99**29 - 435 * 0.01**2 * 0.99**28
+    assert sample_ratio({"live": 27, "canary": 3}, {"live": 0.99, "canary": 0.01}).p == pytest.approx(p)
     assert sample_ratio({"a": 600, "b": 400}, {"a": 0.5, "b": 0.5}).wrong
     assert not sample_ratio({"a": 0, "b": 0}, {"a": 0.9, "b": 0.1}).wrong
-    with pytest.raises(ValueError, match="arms"):
-        sample_ratio({"a": 1}, {"b": 1.0})
+    for shares in ({"b": 1.0}, {"a": 1.0}):
+        with pytest.raises(ValueError, match="arms"):
+            sample_ratio({"a": 1}, shares)
 
 
 def _arm(rate: float, users: int, seed: int) -> Users:

@@ -66,9 +66,8 @@ def decided(row: dict[str, Any]) -> str:
     total = users["live"] + users["canary"]
     p = 1.0
     if total:
-        p = float(
-            stats.chisquare([users["live"], users["canary"]], [total * (1 - share), total * share]).pvalue
-        )
+        chances = stats.binom.pmf(range(total + 1), total, share)
+        p = float(chances[chances <= chances[users["canary"]] * (1 + 1e-7)].sum())
     assert row["sample_ratio_p"] == pytest.approx(p)
     found = {}
     for name, each in row["metrics"].items():
