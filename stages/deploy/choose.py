@@ -73,3 +73,15 @@ def other_rules(store: Store, rules: BaseModel, report: Artifact) -> list[str]:
         if changed := [name for name in RULES if name in then and then[name] != now[name]]:
             return [f"{report.ref} passed by other rules than `[eval]` has now: {', '.join(changed)}"]
     return []
+
+
+def tried_before(store: Store, line: str, report: Artifact) -> list[str]:
+    """A warning where earlier reports on the same pair found it regressed: every try has its own 5 %."""
+    pair = {name: report.meta.get(name) for name in ("baseline", "candidate")}
+    tries = store.all_of("report", line, where=pair, removed=True)
+    earlier = [each for each in tries if each.version < report.version]
+    lost = [each.ref for each in reversed(earlier) if each.meta.get("verdict") == "regressed"]
+    if not lost:
+        return []
+    nth = len(earlier) + 1
+    return [f"{report.ref} passed as try {nth}: by {', '.join(lost)} the same pair had regressed"]

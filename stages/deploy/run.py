@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from stages.deploy.choose import default_candidate, objection, other_rules, report_for
+from stages.deploy.choose import default_candidate, objection, other_rules, report_for, tried_before
 from stages.deploy.config import DeployConfig
 from stages.errors import InputMissingError, UsageError
 from stages.monitor.gate import alarmed
@@ -146,6 +146,7 @@ class DeployStage:
         warnings = [f"deployed without a passing report: {extra['reason']}"] if switch.override else []
         if (report := inputs.get("report")) is not None and not switch.override:
             warnings += other_rules(store, ctx.workspace.settings.eval, report)
+            warnings += tried_before(store, switch.line, report)
         warnings += warn_taken_back(store, switch.line, switch.target)
         facts |= _offered(config, ctx, switch)
         canary = canary_of(store, switch.line) if extra.get("promote") else None

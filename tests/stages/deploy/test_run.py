@@ -123,6 +123,17 @@ def test_a_report_by_other_rules_than_the_settings_is_named(line: Line) -> None:
     ]
 
 
+def test_a_pass_after_rejections_of_the_same_pair_says_so(line: Line) -> None:
+    """Another `eval.requests`, or `--force`, is another try at five per cent."""
+    first = line.report(line.b, line.a, "regressed")
+    line.report(line.c, line.a, "regressed")
+    line.report(line.b, line.a, "inconclusive")
+    newest = line.report(line.b, line.a)
+    assert line.deploy(line.b.ref).warnings == [
+        f"{newest.ref} passed as try 3: by {first.ref} the same pair had regressed"
+    ]
+
+
 def test_override_wants_a_reason_and_is_recorded(line: Line) -> None:
     with pytest.raises(UsageError, match="--reason"):
         line.deploy(line.c.ref, override=True)
