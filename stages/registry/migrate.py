@@ -5,6 +5,8 @@ Not for: opening a store (`store.py` only compares versions, which needs no Alem
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import sqlite3
 from datetime import UTC, datetime
@@ -100,33 +102,51 @@ def backup(store_dir: Path, to: Path | None = None) -> Path:
     if os.path.lexists(target):
         raise UsageError(f"{target} is there already", hint="a backup replaces nothing: name another file")
     target.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(target.parent)
     partial = target.with_name(f".{target.name}.partial")
     partial.unlink(missing_ok=True)
-    os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        source = sqlite3.connect(store_dir / FILE, timeout=30)
-        copy = sqlite3.connect(partial)
+        fcntl.flock(fd, fcntl.LOCK_EX)  # says to `_sweep` that somebody writes it
+        if problems := _copied(store_dir / FILE, partial):
+            raise IntegrityError(f"the registry is damaged: {problems[0]}", hint="restore an older backup")
+        faults.point("db.backup.fsync.before")
+        os.fsync(fd)
+        faults.point("db.backup.rename.before")
+        partial.rename(target)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(fd)
+    faults.point("db.backup.rename.after")
+    fsync_folder(target.parent)
+    return target
+
+
+def _copied(source_path: Path, path: Path) -> list[str]:
+    """What SQLite finds wrong with the copy that was made."""
+    try:
+        source = sqlite3.connect(source_path, timeout=30)
+        copy = sqlite3.connect(path)
         try:
             source.backup(copy)
             copy.execute("PRAGMA journal_mode=DELETE")
-            problems = _problems(copy)
+            return _problems(copy)
         finally:
             copy.close()
             source.close()
     except sqlite3.DatabaseError as error:
         raise explain(error) from error
-    if problems:
-        partial.unlink()
-        raise IntegrityError(f"the registry is damaged: {problems[0]}", hint="restore an older backup")
-    fd = os.open(partial, os.O_RDONLY)
-    faults.point("db.backup.fsync.before")
-    os.fsync(fd)
-    os.close(fd)
-    faults.point("db.backup.rename.before")
-    partial.rename(target)
-    faults.point("db.backup.rename.after")
-    fsync_folder(target.parent)
-    return target
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what backups left that were killed; one that is being written is locked."""
+    for left in folder.glob(".registry-*.db.partial"):
+        with contextlib.suppress(OSError), left.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink()
+            left.with_name(f"{left.name}-journal").unlink(missing_ok=True)
 
 
 def check(store_dir: Path) -> list[str]:

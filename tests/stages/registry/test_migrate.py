@@ -119,6 +119,24 @@ def test_a_backup_is_its_owners_and_durable_by_name(
     assert (opened, stat.S_IMODE(saved.stat().st_mode), synced) == ([0o600], 0o600, [tmp_path])
 
 
+def test_what_a_killed_backup_left_goes_with_the_next_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = store.dir / "backups/.registry-20260101T000000000000Z.db.partial"
+    for path in (left, left.with_name(f"{left.name}-journal")):
+        path.touch()
+    inner: list[Path] = []
+
+    def another(name: str) -> None:  # while one is being written
+        if name == "db.backup.fsync.before" and not inner:
+            inner.append(left)
+            inner.append(migrate.backup(store.dir))
+
+    monkeypatch.setattr("stages.registry.migrate.faults.point", another)
+    saved = migrate.backup(store.dir)
+    assert set((store.dir / "backups").iterdir()) == {saved, inner[1]}
+
+
 @pytest.mark.parametrize("damage", ["no database", "truncated"])
 def test_a_damaged_registry_is_said_so(workspace: Workspace, store: Store, damage: str) -> None:
     run_stage(workspace, store, Toy())
