@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from stages import exclusion, schemas, tables
 from stages.distill import exits, memory, monitored, own
+from stages.distill.cautions import cautions
 from stages.distill.config import DistillConfig
 from stages.distill.judged import judged_followups, with_judge
 from stages.distill.monitored import cycle_of
@@ -134,7 +135,7 @@ class DistillStage:
             after.save(out_dir / "line_state", carry=before.path)
         window = memory.behaviour(told)
         found = _outcome(interactions, spec, signals, table, scored, audit, window)
-        found = _with_unused(found, whole.unused)
+        found = _said(found, whole.unused, cautions(spec.signals, scored, measured))
         if watched is not None:
             found = monitored.with_monitors(found, watched, line_flag(ctx.workspace.settings))
         return with_judge(found, config.judge, judged) if judged else found
@@ -212,7 +213,6 @@ def _outcome(
         {"signal": name, "known": len(table) - table[name].null_count, "mean": _mean(table[name].to_numpy())}
         for name in spec.names
     ]
-    known = {row["signal"] for row in signals if row["known"]}
     counts = {"episodes": table.num_rows, "trainable": sum(not reason for reason in scored.why_not)}
     checkpoint = interactions.meta["checkpoint"]
     meta = {
@@ -241,14 +241,13 @@ def _outcome(
     outputs = {"experience": Output("experience", meta)}
     if checkpoint:
         outputs["line_state"] = Output("line_state", {"checkpoint": checkpoint, "stage": "distill"})
-    # of session logs it is no news that some signals are told by none, and that nothing can be trained on
-    warnings = _warnings(spec, known, counts["trainable"]) if checkpoint else []
-    warnings += exclusion.warnings(audit)
-    return Outcome(outputs=outputs, metrics=metrics, warnings=warnings)
+    return Outcome(outputs=outputs, metrics=metrics, warnings=exclusion.warnings(audit))
 
 
-def _with_unused(found: Outcome, unused: Counter[str]) -> Outcome:
-    """Says of which metrics the feedback was left out, as the settings do not tell what they are."""
+def _said(found: Outcome, unused: Counter[str], warnings: list[str]) -> Outcome:
+    """With these warnings first, and last of which metrics the feedback was left out, as the settings do not
+    tell what they are."""
+    found = replace(found, warnings=[*warnings, *found.warnings])
     if not unused:
         return found
     named = dict(unused.most_common(_METRICS))
@@ -258,15 +257,6 @@ def _with_unused(found: Outcome, unused: Counter[str]) -> Outcome:
     )
     metrics = {**found.metrics, "feedback_not_used": named}
     return replace(found, metrics=metrics, warnings=[*found.warnings, warning])
-
-
-def _warnings(spec: RewardSpec, known: set[Any], trainable: int) -> list[str]:
-    found = [
-        f"no episode has a known {name}: does the client send the events it is read from?"
-        for name in spec.signals
-        if name not in known
-    ]
-    return found if trainable else [*found, "no episode can be trained on; the audit says why"]
 
 
 def _check_horizons(spec: RewardSpec, interactions: Artifact) -> None:

@@ -116,6 +116,20 @@ def test_unknown_stays_unknown(world: World) -> None:
     assert (row["term_edit_persistence"], row["term_dissatisfied_followup"]) == (0.25, -0.125)
 
 
+def test_persistence_that_is_known_of_undone_edits_alone_is_warned_of(world: World) -> None:
+    """A client that tells edits and refusals, and never measures what stands: every known edit is a loss."""
+    for name, undone in (("a", True), ("b", False), ("c", False)):
+        world.generation(name, name, 0, request="fix it", answer="Done.", session=name)
+        world.event(name, "edit_applied", 500, path="area.py", before=BEFORE, after=AFTER)
+        if undone:
+            world.event(name, "edit_reverted", 900, path="area.py")
+    (said,) = [one for one in distilled(world).warnings if "edit_persistence" in one]
+    assert "known of 1 edits that were undone or refused, and of none of the 2 others" in said
+    assert "`edit_survival`" in said
+    world.event("b", "edit_survival", HOUR + 500, path="area.py", horizon_s=3600, now=AFTER)
+    assert not [one for one in distilled(world).warnings if "edit_persistence" in one]
+
+
 def test_of_requests_behind_an_editors_context_the_persons_words_count(world: World) -> None:
     context = "# Context from my IDE setup:\n\n## Active file: fix_bug.py\n\n## My request for Codex:\n"
     bare = "explain what this does"
