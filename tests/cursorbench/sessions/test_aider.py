@@ -21,7 +21,7 @@ from cursorbench.sessions.reading import milliseconds
 from cursorbench.sessions.seen import Seen
 
 START = "\n# aider chat started at 2024-08-05 19:33:02\n\n"
-ABOUT = "> Aider v0.50.1  \n> Model: m-1 with diff edit format  \n> Git working dir: /w  \n"
+ABOUT = "> Aider v0.50.1  \n> Model: m-1⚡ with diff edit format  \n> Git working dir: /w  \n"
 BLOCK = "a.py\n```python\n<<<<<<< SEARCH\nold\n=======\nnew\n>>>>>>> REPLACE\n```\n"
 
 
