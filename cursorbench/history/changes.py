@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from cursorbench.sessions.line_ends import code_lines
-from cursorbench.sessions.lines import SIGNIFICANT, Kept, sides_of_diff
+from cursorbench.sessions.lines import SIGNIFICANT, Kept, joined, sides_of_diff
 
 HEAD = "head"
 HORIZONS: Mapping[str, int] = {"1h": 3_600_000, "24h": 86_400_000, "7d": 604_800_000}  # ms
@@ -161,7 +161,9 @@ def _counts(line: str) -> list[int] | None:
     if len(words) < 4 or words[0] != "@@" or not words[3].startswith("@@"):
         return None
     sizes = [word[1:].partition(",")[2] or "1" for word in words[1:3]]
-    return [int(size) for size in sizes] if all(size.isdecimal() for size in sizes) else None
+    return (
+        [int(size) for size in sizes] if all(size.isdecimal() and len(size) <= 9 for size in sizes) else None
+    )
 
 
 def _pieces(change: Change) -> tuple[Piece, ...]:
@@ -182,10 +184,6 @@ def bare(text: str) -> tuple[str, ...]:
 
 def place_of(block: Sequence[str], lines: Sequence[str]) -> int:
     """Where `block` first stands in `lines`; -1 when it does not or is empty."""
-    if not block:
-        return -1
-    head, size = block[0], len(block)
-    for n in range(len(lines) - size + 1):
-        if lines[n] == head and tuple(lines[n : n + size]) == tuple(block):
-            return n
-    return -1
+    text = joined(lines)
+    at = text.find(joined(block)) if block else -1
+    return text.count("\n", 0, at) if at >= 0 else -1

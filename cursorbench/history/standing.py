@@ -14,7 +14,7 @@ short lines alone are compared as whole hunks in the file's full texts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from cursorbench.history.branch import Branch, Changed
 from cursorbench.history.changes import Piece, Units, bare, place_of, significant
@@ -25,6 +25,7 @@ from cursorbench.sessions.lines import Kept, persistence
 MOVED = 20  # letters and digits a block of lines must have to be known again elsewhere (git's --color-moved)
 MOVING = 86_400_000  # ms between the commit that takes a block away and the one that has it elsewhere
 _MOST_FILES = 50  # candidates for one move
+_MOST_PLACES = 100  # of a line in a file at which a block is looked for
 
 
 def standing(units: Units, taken: Changed, commit: str, branch: Branch, tracked: Tracked) -> Kept | None:
@@ -115,29 +116,31 @@ def _blocks(order: Sequence[str], left: Counter[str], text: str) -> Counter[str]
     lines = [line for raw in code_lines(text) if significant(line := raw.strip())]
     places: dict[str, list[int]] = {}
     for n, line in enumerate(lines):
-        if line in left:
-            places.setdefault(line, []).append(n)
-    found: Counter[str] = Counter()
-    at = 0
+        if line in left and len(places.setdefault(line, [])) < _MOST_PLACES:
+            places[line].append(n)
+    found, left, at = Counter[str](), left.copy(), 0
     while at < len(order):
-        longest = 0
-        for place in places.get(order[at], ()):
-            size = 0
-            budget = left - found
-            while (
-                at + size < len(order)
-                and place + size < len(lines)
-                and order[at + size] == lines[place + size]
-                and budget[order[at + size]] > 0
-            ):
-                budget[order[at + size]] -= 1
-                size += 1
-            longest = max(longest, size)
+        longest = max(
+            (_alike(order, at, lines, place, left) for place in places.get(order[at], ())), default=0
+        )
         block = order[at : at + longest]
         if weight(block) >= MOVED:
             found.update(block)
+            left.subtract(block)
         at += max(1, longest)
     return found
+
+
+def _alike(order: Sequence[str], at: int, lines: Sequence[str], place: int, left: Mapping[str, int]) -> int:
+    """How many lines from `at` on are those from `place` on, each as often as it is `left`."""
+    size, used = 0, Counter[str]()
+    while at + size < len(order) and place + size < len(lines):
+        line = order[at + size]
+        if line != lines[place + size] or used[line] >= left.get(line, 0):
+            break
+        used[line] += 1
+        size += 1
+    return size
 
 
 def weight(lines: Iterable[str]) -> int:

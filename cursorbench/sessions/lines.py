@@ -214,7 +214,7 @@ def _by_hunk(before: str, after: str, now: list[str]) -> Kept:
     hunks = list(_hunks(old_lines, new_lines))
     if now == old_lines:
         return Kept(hunks=len(hunks))
-    texts = _joined(new_lines), _joined(now)
+    texts = joined(new_lines), joined(now)
     kept = {hunk: _hunk_kept(*hunk, *texts) for hunk in set(hunks)}
     return Kept(hunks=len(hunks), hunks_kept=sum(kept[hunk] for hunk in hunks))
 
@@ -265,22 +265,22 @@ class _Diff(difflib.SequenceMatcher[str]):
         return super().find_longest_match(alo, ahi, *b)
 
 
-def _joined(lines: Sequence[str]) -> str:
+def joined(lines: Sequence[str]) -> str:
     """Each line between two line ends, the end of one the beginning of the next."""
     return "\n".join(["", *lines, ""])
 
 
 def _occurrences(block: Sequence[str], text: str) -> int:
-    """How often `block` stands in the `_joined` lines, consecutive, overlaps too; 0 for an empty block.
+    """How often `block` stands in the `joined` lines, consecutive, overlaps too; 0 for an empty block.
 
     A file may have a million lines and half of them be the block, so both are read once: where the block
     stands and goes on to repeat itself, it stands again.
     """
-    sought = _joined(block)
+    sought = joined(block)
     at = text.find(sought) if block else -1
     if at < 0:
         return 0
-    again = _joined(block[-_period(block) :])[1:]  # behind a place where it stands, it stands once more
+    again = joined(block[-_period(block) :])[1:]  # behind a place where it stands, it stands once more
     found = 0
     while at >= 0:
         found += 1

@@ -12,6 +12,7 @@ from cursorbench.errors import IntegrityError
 from cursorbench.history.branch import Branch
 from cursorbench.history.follow import follow
 from cursorbench.history.repository import Repository
+from cursorbench.sessions.lines import Kept
 from tests.cursorbench.history.gits import ALL, DAY, HOUR, LATE, NEW, NONE, OLD, Git, change, taken, text
 
 EVERY = ("1h", "24h", "7d", "head")
@@ -126,6 +127,13 @@ def test_a_line_of_a_diff_ends_with_a_newline_alone(git: Git, end: str) -> None:
     by_texts, by_diff = git.follow(change(old, new)), git.follow(change(None, None, diff=diff))
     assert by_diff == by_texts
     assert by_texts[0].kept["head"].rate == 1.0
+
+
+def test_a_number_without_end_in_a_diff_of_a_log_is_no_hunk_header(git: Git) -> None:
+    """Python reads no number of thousands of digits; the whole collect ended with it as a bug."""
+    taken(git)
+    (got,) = git.follow(change(None, None, diff=f"@@ -1,{'9' * 5000} +1 @@\n+def second_one():\n"))
+    assert (got.how, got.kept["head"]) == ("content", Kept(1, 1))
 
 
 def lfs(letter: str) -> str:

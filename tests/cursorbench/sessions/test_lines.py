@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from cursorbench.sessions.lines import (
     Kept,
-    _joined,
     _occurrences,
     changed,
+    joined,
     persistence,
     persistence_of_all,
     sides_of_diff,
@@ -286,8 +286,8 @@ _few = st.lists(st.sampled_from(["", "a", "b", "ab"]), max_size=24)
 def test_a_block_is_found_wherever_it_stands(block: list[str], lines: list[str]) -> None:
     places = range(len(lines) - len(block) + 1)
     found = sum(lines[n : n + len(block)] == block for n in places) if block else 0
-    assert _occurrences(block, _joined(lines)) == found
-    assert _occurrences(lines, _joined(lines)) == (1 if lines else 0)
+    assert _occurrences(block, joined(lines)) == found
+    assert _occurrences(lines, joined(lines)) == (1 if lines else 0)
 
 
 @pytest.mark.parametrize("period", [1, 997])
