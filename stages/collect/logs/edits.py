@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from posixpath import normpath
 
 import msgspec
 
@@ -29,7 +30,10 @@ _BATCH = 32 << 20  # characters of edit texts in memory at once: as lines they t
 
 @dataclass
 class _Kept:
-    """An edit without its texts: those are the record `texts` of the spill, so many characters."""
+    """An edit without its texts: those are the record `texts` of the spill, so many characters.
+
+    The path is spelled shortest, as signals do: edits of one file are told by it.
+    """
 
     event: str
     path: str
@@ -60,7 +64,8 @@ class KeptEdits:
     def __init__(self, repository: Path, *, all_of_it: bool, spill: Spill) -> None:
         self._root, self._all, self._spill = repository, all_of_it, spill
         self._kept: list[_Kept] = []
-        self._place_of: dict[tuple[str, str, str], int] = {}  # session, call, path
+        # by session, call and path: a call may change a file in several parts
+        self._places: dict[tuple[str, str, str], list[int]] = defaultdict(list)
         self._commits: dict[str, list[said.Commit]] = defaultdict(list)
         self.elsewhere = 0
         self.clock: Clock | None = None
@@ -74,14 +79,15 @@ class KeptEdits:
                 return
             texts = item.before, item.after, item.diff
             kept = _Kept(
-                event, item.path, session.at or None, episode, session.name, session.id,
-                len(self._commits[session.name]), self._spill.add(msgspec.msgpack.encode(texts)),
+                event, item.path and normpath(item.path), session.at or None, episode, session.name,
+                session.id, len(self._commits[session.name]), self._spill.add(msgspec.msgpack.encode(texts)),
                 sum(len(text) for text in texts if text is not None), session.kind in ZONELESS,
             )  # fmt: skip
-            self._place_of[place] = len(self._kept)
+            self._places[place].append(len(self._kept))
             self._kept.append(kept)
-        elif item.status == "undone" and (undone := self._place_of.get(place)) is not None:
-            self._kept[undone].undone = True
+        elif item.status == "undone":
+            for undone in self._places.pop(place, ()):
+                self._kept[undone].undone = True
 
     def warnings(self) -> list[str]:
         """What to tell who asked for a repository in which none of the edits was made."""

@@ -6,6 +6,7 @@ import random
 import zlib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cursorbench.sessions import items as said
@@ -82,6 +83,29 @@ def test_edits_come_in_lists_of_a_bounded_size_with_what_belongs_together() -> N
         ["v1"],
         ["v0", "v3", "v4"],
     ]  # an episode is not cut
+
+
+def test_a_call_that_changed_a_file_in_several_parts_is_undone_with_all_of_them() -> None:
+    kept = KeptEdits(SHOP, all_of_it=True, spill=Spill())
+    session = Session("copilot-cli", "1", "1")
+    for n, call in enumerate(("one", "one", "two")):
+        item = msgspec.structs.replace(edit("a.py", 1000), id=call, before=str(n))
+        kept.add(session, item, f"v{n}", "episode")
+    taken_back = said.Edit(session="1", place=PLACE, id="one", path="a.py", status="undone")
+    for item in (taken_back, taken_back):  # told once for every part
+        kept.add(session, item, "", "")
+    kept.add(session, msgspec.structs.replace(edit("a.py", 2000), id="one"), "v3", "episode")
+    (changes,) = kept.batches()
+    assert [one.undone for one in changes] == [True, True, False, False]
+
+
+def test_a_file_is_one_however_its_path_is_spelled() -> None:
+    """What a later edit of `./src/a.py` rewrote of `src/a.py` counted as lost."""
+    kept = KeptEdits(SHOP, all_of_it=True, spill=Spill())
+    for n, path in enumerate(("src/a.py", "./src/a.py", "src//lib/../a.py", "")):
+        kept.add(Session("openai-log", "1", "1"), edit(path, 1000), f"v{n}", "episode")
+    (changes,) = kept.batches()
+    assert [one.path for one in changes] == ["src/a.py", "src/a.py", "src/a.py", ""]
 
 
 def test_what_is_put_aside_comes_back_and_is_readable_nowhere(tmp_path: Path) -> None:
