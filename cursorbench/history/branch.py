@@ -247,11 +247,12 @@ class Branch:
         parents = len(raw) - len(raw.lstrip(":"))
         words = raw[parents:].split(" ")
         modes, blobs = words[: parents + 1], words[parents + 1 : 2 * parents + 2]
-        if not set(modes) <= {"000000", *FILES}:
-            if "160000" in modes:
-                self._submodules.add(path)
-            return  # a link or another repository
-        old, *others, new = (blob if blob.strip("0") else "" for blob in blobs)
+        if "160000" in modes:
+            self._submodules.add(path)
+        # a link or another repository is no file: what became one is gone
+        old, *others, new = (blob if mode in FILES else "" for mode, blob in zip(modes, blobs, strict=True))
+        if not any((old, *others, new)):
+            return
         one = Changed(commit, path, old, new, tuple(others))
         assert self._by_name is not None
         self._by_commit.setdefault(commit, []).append(one)

@@ -136,6 +136,22 @@ def test_a_number_without_end_in_a_diff_of_a_log_is_no_hunk_header(git: Git) -> 
     assert (got.how, got.kept["head"]) == ("content", Kept(1, 1))
 
 
+def test_a_file_that_became_a_link_to_its_new_name_was_renamed(git: Git) -> None:
+    """As teams do to CLAUDE.md, for AGENTS.md; the change was lost with it. And back again, with more."""
+    taken(git)
+    (git.folder / "a.py").rename(git.folder / "all.py")
+    (git.folder / "a.py").symlink_to("all.py")
+    git.commit(2 * HOUR, {})
+    (git.folder / "a.py").unlink()
+    git.commit(2 * DAY, {"all.py": None, "a.py": NEW + text("def third_one():")})
+    git.commit(LATE, {"b.py": OLD})
+    first, second = git.follow(
+        change(OLD, NEW), change(NEW, NEW + text("def third_one():"), at=2 * DAY, key="2")
+    )
+    assert (first.kept["1h"], first.kept["24h"], first.kept["7d"]) == (ALL, ALL, ALL)
+    assert (second.path, second.kept["head"]) == ("a.py", Kept(1, 1))
+
+
 def lfs(letter: str) -> str:
     return f"version https://git-lfs.github.com/spec/v1\noid sha256:{letter * 64}\nsize 12345\n"
 
