@@ -173,8 +173,14 @@ def _pieces(change: Change) -> tuple[Piece, ...]:
         sides = [sides_of_diff(hunk) for hunk in hunks_of(change.diff)]
     else:
         sides = []
-    cut = ((bare(before), bare(after)) for before, after in sides)
-    return tuple(piece for piece in cut if piece[0] != piece[1])
+    cut = [(bare(before), bare(after)) for before, after in sides]
+    return () if _of_a_cell(change.path, cut) else tuple(piece for piece in cut if piece[0] != piece[1])
+
+
+def _of_a_cell(path: str, pieces: Sequence[Piece]) -> bool:
+    """Whether a change of a Jupyter notebook is told by a cell's source: its file has the same as JSON."""
+    lines = (line.lstrip() for piece in pieces for side in piece for line in side)
+    return path.endswith(".ipynb") and not all(line.startswith(tuple('{}[]"')) for line in lines)
 
 
 def bare(text: str) -> tuple[str, ...]:

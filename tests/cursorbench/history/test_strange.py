@@ -145,11 +145,29 @@ def test_a_file_that_became_a_link_to_its_new_name_was_renamed(git: Git) -> None
     (git.folder / "a.py").unlink()
     git.commit(2 * DAY, {"all.py": None, "a.py": NEW + text("def third_one():")})
     git.commit(LATE, {"b.py": OLD})
-    first, second = git.follow(
-        change(OLD, NEW), change(NEW, NEW + text("def third_one():"), at=2 * DAY, key="2")
+    git.commit(40 * DAY, {"b.py": NEW})
+    by_link = change(NEW, NEW + text("def written_through_the_link():"), at=3 * HOUR)
+    first, second, third = git.follow(
+        change(OLD, NEW), change(NEW, NEW + text("def third_one():"), at=2 * DAY, key="2"), by_link
     )
+    assert (third.kept, third.reason[:27]) == ({}, "its file is a symbolic link")
     assert (first.kept["1h"], first.kept["24h"], first.kept["7d"]) == (ALL, ALL, ALL)
     assert (second.path, second.kept["head"]) == ("a.py", Kept(1, 1))
+
+
+def test_a_cell_of_a_notebook_is_unknown_and_its_json_is_followed(git: Git) -> None:
+    """As lines of the file the cell's source is in no commit: it counted as lost in all of them."""
+    was, now = (f'{{\n "cells": [\n  "source": [\n    "frame = {n}\\n"\n  ]\n ]\n}}\n' for n in (1111, 2222))
+    git.commit(-HOUR, {"a.ipynb": was})
+    sha = git.commit(60_000, {"a.ipynb": now})
+    git.commit(40 * DAY, {"b.py": OLD})
+    cell, whole, named = git.follow(
+        change(None, "frame = 2222", "a.ipynb"),
+        change(was, now, "a.ipynb", key="2"),
+        change("frame = 1111", "frame = 2222", "a.ipynb", key="3", commits=(sha,)),
+    )
+    assert whole.kept["head"] == Kept(1, 1, 1, 1)
+    assert (cell.kept, named.kept, "cell" in named.reason) == ({}, {}, True)
 
 
 def lfs(letter: str) -> str:
