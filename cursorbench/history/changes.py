@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from cursorbench.sessions.line_ends import code_lines
-from cursorbench.sessions.lines import SIGNIFICANT, Kept, joined, sides_of_diff
+from cursorbench.sessions.lines import SIGNIFICANT, Kept, sides_of_diff
 
 HEAD = "head"
 HORIZONS: Mapping[str, int] = {"1h": 3_600_000, "24h": 86_400_000, "7d": 604_800_000}  # ms
@@ -186,10 +186,3 @@ def _of_a_cell(path: str, pieces: Sequence[Piece]) -> bool:
 def bare(text: str) -> tuple[str, ...]:
     """The lines that are not blank, without trailing blanks."""
     return tuple(line for raw in code_lines(text) if (line := raw.rstrip()))
-
-
-def place_of(block: Sequence[str], lines: Sequence[str]) -> int:
-    """Where `block` first stands in `lines`; -1 when it does not or is empty."""
-    text = joined(lines)
-    at = text.find(joined(block)) if block else -1
-    return text.count("\n", 0, at) if at >= 0 else -1

@@ -17,8 +17,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from cursorbench.history.branch import Branch, Changed
-from cursorbench.history.changes import Piece, Units, bare, place_of, significant
+from cursorbench.history.changes import Piece, Units, bare, significant
 from cursorbench.history.tracked import Tracked, suffix_of
+from cursorbench.sessions.blocks import place_of
 from cursorbench.sessions.line_ends import code_lines
 from cursorbench.sessions.lines import Kept, persistence
 

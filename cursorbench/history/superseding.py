@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from cursorbench.history.changes import Piece, Units
-from cursorbench.sessions.lines import joined
+from cursorbench.sessions.blocks import alike_ends, joined
 
 
 def supersede(changes: Sequence[Units], taken: Sequence[bool]) -> None:
@@ -100,9 +100,7 @@ class _Short:
 
     def _near(self, before: Sequence[str], after: Sequence[str]) -> set[int]:
         """Those that have a line which is taken away, or both between which lines are put."""
-        most = min(len(before), len(after))
-        start = next((n for n in range(most) if before[n] != after[n]), most)
-        end = next((n for n in range(most - start) if before[-1 - n] != after[-1 - n]), most - start)
+        start, end = alike_ends(before, after)
         gone = before[start : len(before) - end]
         if gone:
             return set().union(*(self._having[line] for line in set(gone) & self._having.keys()))

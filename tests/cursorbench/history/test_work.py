@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from cursorbench.history.changes import place_of, units_of
+from cursorbench.history import matching
+from cursorbench.history.changes import Units, units_of
 from cursorbench.history.recent import Recent
 from cursorbench.history.repository import Repository
 from cursorbench.history.standing import _blocks
 from cursorbench.history.superseding import supersede
+from cursorbench.sessions.blocks import place_of
 from cursorbench.sessions.lines import Kept
 from tests.cursorbench.history.gits import DAY, HOUR, NEW, OLD, Git, change, text
 
@@ -88,6 +90,30 @@ def test_what_was_asked_for_last_is_kept() -> None:
     assert [name in recent for name in "abcd"] == [True, False, True, True]
     recent.put("e", "much", 99)
     assert [name in recent for name in "abcde"] == [False] * 4 + [True]
+
+
+def test_a_short_change_is_compared_with_the_commits_at_its_lines(
+    git: Git, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole texts are compared, so every change with every commit of a much edited file took minutes."""
+    lines = [f"{n}," for n in range(40)]
+    changes = []
+    for n in range(0, 40, 4):
+        git.commit(n * HOUR - 1, {"a.py": text(*lines)})
+        lines[n] = f"{n};"
+        changes.append(change(f"{n},\n", f"{n};\n", at=n * HOUR, key=str(n)))
+    last = git.commit(37 * HOUR, {"a.py": text(*lines)})
+    asked = []
+    compared = matching.taken_whole
+
+    def counted(units: Units, old: str, new: str) -> bool:
+        asked.append(units)
+        return compared(units, old, new)
+
+    monkeypatch.setattr(matching, "taken_whole", counted)
+    found = git.follow(*changes)
+    assert [one.kept["head"] for one in found] == [Kept(hunks=1, hunks_kept=1)] * 10
+    assert (found[-1].commit, len(asked)) == (last, 11)  # the first commit has all lines
 
 
 def test_files_of_many_lines_are_compared_in_time_that_grows_with_their_lines() -> None:
