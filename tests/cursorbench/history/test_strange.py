@@ -36,6 +36,36 @@ def test_settings_of_a_repository_for_its_output_do_not_count(git: Git) -> None:
                 assert got.path in ("folder/a.py", "other/b.py")
 
 
+def test_settings_and_grafts_of_a_user_do_not_count(
+    git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first ended in a bug, with the second a bare repository was none; `grafts` is of git before 1.6."""
+    sha = taken(git)
+    last = git.commit(LATE, {"b.py": NEW})
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / ".gitconfig").write_text(
+        "[i18n]\nlogOutputEncoding = UTF-16\n[safe]\nbareRepository = explicit\n"
+    )
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    git("clone", "-q", "--bare", str(git.folder), str(tmp_path / "bare"))
+    (tmp_path / "bare" / "info").mkdir(exist_ok=True)
+    (tmp_path / "bare" / "info" / "grafts").write_text(f"{last}\n")
+    with Repository(tmp_path / "bare") as repository:
+        (got,) = follow(repository, [change(OLD, NEW, commits=(sha,))])
+    assert (got.commit, got.kept["7d"]) == (sha, ALL)
+
+
+@pytest.mark.parametrize("data", [b"\xef\xbb\xbf%s", b"%s"])
+def test_a_file_with_a_byte_order_mark_or_of_an_old_code_page(git: Git, data: bytes) -> None:
+    """The log has the lines as they are seen: those that git has otherwise counted as lost."""
+    new = text("using System.Text;", 'var größe = "5 €";', "var more = 'größer';")
+    lines = new.encode("utf-8" if data.startswith(b"\xef") else "cp1252")
+    (git.folder / "a.cs").write_bytes(data % (lines + 'var other = "größe";\n'.encode()))
+    git.commit(60_000, {})
+    (got,) = git.follow(change("", new, "a.cs"))
+    assert got.kept["head"] == Kept(3, 3)
+
+
 @pytest.mark.parametrize(
     "setting",
     ["noprefix=true", "context=0", "interHunkContext=5", "mnemonicPrefix=true", "orderFile=.none"],

@@ -51,6 +51,7 @@ def test_a_blank_within_a_line_does_not_end_it(blank: str) -> None:
 def test_the_ends_of_lines_are_no_part_of_them(end: str) -> None:
     told = (text.replace("\n", end) for text in (BEFORE, AFTER))
     assert persistence(*told, AFTER) == Kept(added=1, added_kept=1, deleted=1, deleted_kept=1)
+    assert persistence("", f"\ufeffusing System;{end}", "using System;") == Kept(added=1, added_kept=1)
 
 
 def test_rewritten_line_keeps_only_the_deletion() -> None:
