@@ -30,10 +30,7 @@ _BATCH = 32 << 20  # characters of edit texts in memory at once: as lines they t
 
 @dataclass
 class _Kept:
-    """An edit without its texts: those are the record `texts` of the spill, so many characters.
-
-    The path is spelled shortest, as signals do: edits of one file are told by it.
-    """
+    """An edit without its texts: those are the record `texts` of the spill, so many characters."""
 
     event: str
     path: str
@@ -72,14 +69,15 @@ class KeptEdits:
 
     def add(self, session: Session, item: said.Edit, event: str, episode: str) -> None:
         """An edit that was applied, or that was undone."""
-        place = session.name, item.id, item.path
+        path = _located(session.cwd, item.path)
+        place = session.name, item.id, path
         if item.status == "applied":
-            if not self._all and not belongs(self._root, session.cwd, item.path):
+            if not self._all and not belongs(self._root, session.cwd, path):
                 self.elsewhere += 1
                 return
             texts = item.before, item.after, item.diff
             kept = _Kept(
-                event, item.path and normpath(item.path), session.at or None, episode, session.name,
+                event, path, session.at or None, episode, session.name,
                 session.id, len(self._commits[session.name]), self._spill.add(msgspec.msgpack.encode(texts)),
                 sum(len(text) for text in texts if text is not None), session.kind in ZONELESS,
             )  # fmt: skip
@@ -181,6 +179,16 @@ def belongs(repository: Path, cwd: str, path: str) -> bool:
         return True
     place = absolute or (_pure(cwd) if cwd else None)
     return place is None or name in place.parts or not (cwd or absolute)
+
+
+def _located(cwd: str, path: str) -> str:
+    """A log's path spelled shortest, whole where it tells what folder it is relative to.
+
+    Edits of one file are told by it, and of files of one name in a repository the right one.
+    """
+    if cwd.startswith("/") and path and not _pure(path).is_absolute():
+        path = f"{cwd}/{path}"
+    return path and normpath(path)
 
 
 def _name(repository: Path) -> str:

@@ -100,12 +100,20 @@ def test_a_call_that_changed_a_file_in_several_parts_is_undone_with_all_of_them(
 
 
 def test_a_file_is_one_however_its_path_is_spelled() -> None:
-    """What a later edit of `./src/a.py` rewrote of `src/a.py` counted as lost."""
-    kept = KeptEdits(SHOP, all_of_it=True, spill=Spill())
-    for n, path in enumerate(("src/a.py", "./src/a.py", "src//lib/../a.py", "")):
-        kept.add(Session("openai-log", "1", "1"), edit(path, 1000), f"v{n}", "episode")
+    """What a later edit of `./a.py` rewrote of `a.py` counted as lost, and any `a.py` could be the one."""
+    kept = KeptEdits(SHOP, all_of_it=False, spill=Spill())
+    session = Session("opencode", "1", "1")
+    told = ("a.py", "./a.py", "../lib/a.py", "../../other/a.py", "/home/ann/shop/web/a.py", "C:\\a.py")
+    for cwd, paths in (("", told[:3]), ("/home/ann/shop/web", told), ("C:\\shop", told[:1])):
+        session.cwd = cwd
+        for path in paths:
+            kept.add(session, edit(path, 1000), "v", "episode")
     (changes,) = kept.batches()
-    assert [one.path for one in changes] == ["src/a.py", "src/a.py", "src/a.py", ""]
+    web = "/home/ann/shop/web/a.py"
+    assert [one.path for one in changes] == [
+        "a.py", "a.py", "../lib/a.py", web, web, "/home/ann/shop/lib/a.py", web, "a.py",
+    ]  # fmt: skip
+    assert kept.elsewhere == 2
 
 
 def test_what_is_put_aside_comes_back_and_is_readable_nowhere(tmp_path: Path) -> None:
