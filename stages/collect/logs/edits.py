@@ -1,6 +1,6 @@
 """The edits of logs that a repository is to be asked about, and the commits that the logs name for them.
 
-An edit goes with the first commit that its session names after it. Edits made in another folder than the
+Which commit of its session an edit goes with: `named.py`. Edits made in another folder than the
 repository's are left out: that their files are not in it says nothing.
 Not for: following them (`survival.py`).
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePosixPath
 from posixpath import normpath
 
 import msgspec
@@ -18,10 +18,10 @@ import msgspec
 from cursorbench.history.changes import Change
 from cursorbench.sessions import items as said
 from stages.collect.logs.clock import ZONELESS, Clock
+from stages.collect.logs.named import Named, pure
 from stages.collect.logs.spill import Spill
 from stages.collect.logs.state import Session
 
-_CLOCKS = 60_000  # ms by which two clocks of one log may differ
 _HOMES = ("home", "Users", "users", "root")
 
 
@@ -64,6 +64,7 @@ class KeptEdits:
         # by session, call and path: a call may change a file in several parts
         self._places: dict[tuple[str, str, str], list[int]] = defaultdict(list)
         self._commits: dict[str, list[said.Commit]] = defaultdict(list)
+        self._known: dict[str, tuple[int, Named]] = {}  # of so many commits, by session
         self.elsewhere = 0
         self.clock: Clock | None = None
 
@@ -153,17 +154,12 @@ class KeptEdits:
         return found
 
     def _named(self, kept: _Kept) -> tuple[str, ...]:
-        named = list(enumerate(self._commits[kept.session]))
-        if all(commit.at is not None for _, commit in named):
-            named.sort(key=lambda one: one[1].at or 0)  # a log may list them in any order
-        for order, commit in named:
-            if commit.at is not None and kept.at is not None:
-                later = commit.at + _CLOCKS >= kept.at
-            else:
-                later = order >= kept.before
-            if later and (not commit.paths or any(_same(path, kept.path) for path in commit.paths)):
-                return tuple(name for name in (commit.sha, commit.id) if name)
-        return ()
+        commits = self._commits.get(kept.session, [])
+        known = self._known.get(kept.session)
+        if known is None or known[0] != len(commits):
+            known = self._known[kept.session] = len(commits), Named(commits)
+        commit = known[1].after(kept.path, kept.at, kept.before)
+        return tuple(name for name in (commit.sha, commit.id) if name) if commit else ()
 
 
 def belongs(repository: Path, cwd: str, path: str) -> bool:
@@ -174,10 +170,10 @@ def belongs(repository: Path, cwd: str, path: str) -> bool:
         path: the file, absolute or relative to that.
     """
     name = _name(repository)
-    absolute = _pure(path) if _pure(path).is_absolute() else None
+    absolute = pure(path) if pure(path).is_absolute() else None
     if absolute is not None and absolute.is_relative_to(repository):
         return True
-    place = absolute or (_pure(cwd) if cwd else None)
+    place = absolute or (pure(cwd) if cwd else None)
     return place is None or name in place.parts or not (cwd or absolute)
 
 
@@ -186,7 +182,7 @@ def _located(cwd: str, path: str) -> str:
 
     Edits of one file are told by it, and of files of one name in a repository the right one.
     """
-    if cwd.startswith("/") and path and not _pure(path).is_absolute():
+    if cwd.startswith("/") and path and not pure(path).is_absolute():
         path = f"{cwd}/{path}"
     return path and normpath(path)
 
@@ -197,15 +193,5 @@ def _name(repository: Path) -> str:
 
 def repository_of(cwd: str) -> str:
     """What a session worked on, by the folder it was begun in; "" for a home folder, which names a person."""
-    path = _pure(cwd)
+    path = pure(cwd)
     return "" if path.parent.name in _HOMES or path.name in _HOMES else path.name
-
-
-def _same(told: str, path: str) -> bool:
-    one, other = _pure(told).parts, _pure(path).parts
-    n = min(len(one), len(other))
-    return n > 0 and one[-n:] == other[-n:]
-
-
-def _pure(path: str) -> PurePath:
-    return PureWindowsPath(path) if "\\" in path or path[1:2] == ":" else PurePosixPath(path)

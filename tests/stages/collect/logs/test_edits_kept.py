@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 import zlib
 from pathlib import Path
 
@@ -60,6 +61,20 @@ def test_an_edit_goes_with_the_first_commit_that_its_session_names_after_it() ->
     (changes,) = kept.batches()
     assert [one.commits for one in changes] == [(), ("c3", "id-c3"), ("c2", "id-c2")]
     assert list(kept.named()) == ["c3", "id-c3", "c2", "id-c2"]
+
+
+def test_commits_of_other_files_are_not_looked_at_for_every_edit() -> None:
+    """All that a session names were: 10 s for a thousand edits and commits, hours for a long log's."""
+    kept = KeptEdits(SHOP, all_of_it=True, spill=Spill())
+    for n in range(1_000):
+        kept.add(Session("aider", "1", "1"), edit(f"src/{n}.py", 0), f"e{n}", "episode")
+    for n in range(2_000):
+        paths = (f"src/{n // 2}.py",) if n % 4 == 1 else ("docs/a.md",)
+        kept.commit("1", said.Commit(session="1", place=PLACE, sha=f"c{n}", paths=paths))
+    began = time.process_time()
+    (changes,) = kept.batches()
+    assert [one.commits for one in changes] == [() if n % 2 else (f"c{2 * n + 1}",) for n in range(1_000)]
+    assert time.process_time() - began < 2
 
 
 def test_edits_come_in_lists_of_a_bounded_size_with_what_belongs_together() -> None:
