@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from cursorbench.sessions.line_ends import code_lines
-from cursorbench.sessions.lines import SIGNIFICANT, Kept, sides_of_diff
+from cursorbench.sessions.lines import SIGNIFICANT, Kept, hunks_between, sides_of_diff
 
 HEAD = "head"
 HORIZONS: Mapping[str, int] = {"1h": 3_600_000, "24h": 86_400_000, "7d": 604_800_000}  # ms
@@ -99,6 +99,7 @@ class Units:
 
     Attributes:
         order: the recognisable lines after the change, in order: what a moved block is recognised by.
+        hunks: what a change of short lines consists of. They and `pieces` are fewer when it is superseded.
         whole: only the text after is known, so what stood before is the repository's.
     """
 
@@ -107,6 +108,7 @@ class Units:
     added: Counter[str] = field(default_factory=Counter)
     deleted: Counter[str] = field(default_factory=Counter)
     order: tuple[str, ...] = ()
+    hunks: tuple[Piece, ...] = ()
     whole: bool = False
     superseded: int = 0
 
@@ -136,7 +138,8 @@ def units_of(change: Change) -> Units:
         units.order += tuple(line for raw in after if significant(line := raw.strip()))
     moved = units.added & units.deleted  # from one piece of it to another
     units.added, units.deleted = units.added - moved, units.deleted - moved
-    _ = units.short  # decided before anything is superseded
+    if units.short:  # decided before anything is superseded
+        units.hunks = tuple(hunk for piece in units.pieces for hunk in hunks_between(*piece))
     return units
 
 

@@ -166,7 +166,7 @@ def _size(units: Units, branch: Branch, tracked: Tracked, since: int | None) -> 
     if units.whole and since is not None and (commit := branch.at_time(since)):
         path = _path_in(branch, commit, units.change.path)
         added = units.minus(tracked.of_blob(branch.repository.find(branch.repository.root(commit), path)))
-    return Kept(added=added.total(), deleted=units.deleted.total(), hunks=_hunks(units))
+    return Kept(added=added.total(), deleted=units.deleted.total(), hunks=len(units.hunks))
 
 
 def _unknown(units: Units, matcher: Matcher, ours: bool, gone: str, made: bool, since: int | None) -> str:
@@ -207,10 +207,6 @@ def _no_file(branch: Branch, told: str) -> str:
     if branch.submodule(told):
         return "its file is in a submodule"
     return "its file is a symbolic link: what that leads to was changed" if branch.link(told) else ""
-
-
-def _hunks(units: Units) -> int:
-    return len(units.pieces) if units.short else 0
 
 
 def _commit_at(branch: Branch, commit: str, since: int | None, horizon: str) -> str:

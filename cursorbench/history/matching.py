@@ -24,12 +24,13 @@ from typing import NamedTuple
 from cursorbench.history.branch import Branch, Changed
 from cursorbench.history.changes import How, Units
 from cursorbench.history.repository import NOTES
-from cursorbench.history.standing import MOVED, taken_whole, weight
+from cursorbench.history.standing import MOVED, taken_by_hunks, taken_whole, weight
 from cursorbench.history.touched import Touched, lines_of
 from cursorbench.history.tracked import Tracked
 
 ENOUGH = 0.5  # share of a change's lines that a commit must have, to be the one by content
 CLOSE = 0.1  # a commit with so much less than the best one is as good, when it is earlier
+BY_HUNKS = 0.75  # of a change of short lines that a commit has, but not with all that was told around them
 TOLERANCE = 300_000  # ms that a commit may be older than the change it took: two clocks
 WINDOW = 30 * 86_400_000  # ms after a change in which a commit can have taken it, by content
 
@@ -88,7 +89,9 @@ class Matcher:
     def again(self, changes: Sequence[Units], found: list[Match | None]) -> None:
         """Look once more for changes of which only what was superseded is in no commit; fills `found`."""
         self._search(
-            changes, found, [n for n, units in enumerate(changes) if units.superseded and units.lines]
+            changes,
+            found,
+            [n for n, units in enumerate(changes) if units.superseded and (units.lines or units.hunks)],
         )
 
     def _search(self, changes: Sequence[Units], found: list[Match | None], among: Iterable[int]) -> None:
@@ -158,7 +161,7 @@ class Matcher:
             for file in self._candidates(units, name)
             if first <= self.branch.times[file.commit] <= last
             and (score := self._score(units, file)) >= ENOUGH
-            and (score >= 1 or self._telling(units, file))
+            and (score >= 1 or units.short or self._telling(units, file))
             and self.branch.repository.textless.isdisjoint(file.blobs)
         ]
         if not scored:
@@ -195,10 +198,10 @@ class Matcher:
         """The share of a change that a commit did to a file, what other changes claimed left out."""
         repository = self.branch.repository
         if units.short:
-            new = repository.text(file.new)
-            return float(
-                all(taken_whole(units, repository.text(old), new) for old in (file.old, *file.others))
-            )
+            new, olds = repository.text(file.new), [repository.text(old) for old in (file.old, *file.others)]
+            if all(taken_whole(units, old, new) for old in olds):
+                return 1.0
+            return BY_HUNKS if all(taken_by_hunks(units, old, new) for old in olds) else 0.0
         added, deleted = self._lines(file)
         wanted = units.minus(self.tracked.before(file))
         total = wanted.total() + units.deleted.total()

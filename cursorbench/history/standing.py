@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from cursorbench.history.branch import Branch, Changed
 from cursorbench.history.changes import Piece, Units, bare, significant
 from cursorbench.history.tracked import Tracked, suffix_of
-from cursorbench.sessions.blocks import place_of
+from cursorbench.sessions.blocks import joined, occurrences, place_of
 from cursorbench.sessions.line_ends import code_lines
 from cursorbench.sessions.lines import Kept, persistence
 
@@ -36,8 +36,7 @@ def standing(units: Units, taken: Changed, commit: str, branch: Branch, tracked:
     root = repository.root(commit)
     now = repository.find(root, path) if path else ""
     if units.short:
-        sides = whole(units.pieces, repository.text(taken.old), repository.text(taken.new))
-        found = sides and persistence(*sides, repository.text(now))
+        found = _short(units, *(repository.text(blob) for blob in (taken.old, taken.new, now)))
         return found if repository.textless.isdisjoint((*taken.blobs, now)) else None
     was, new, is_ = tracked.before(taken), tracked.of_blob(taken.new), tracked.of_blob(now)
     if not repository.textless.isdisjoint((*taken.blobs, now)):
@@ -56,6 +55,21 @@ def standing(units: Units, taken: Changed, commit: str, branch: Branch, tracked:
         deleted=deleted.total(),
         deleted_kept=sum(min(n, max(0, max(was[line], n) - is_[line])) for line, n in deleted.items()),
     )
+
+
+def _short(units: Units, old: str, new: str, now: str) -> Kept | None:
+    """What of a change of short lines stands `now`; None when `new` has it not, as told or by its hunks."""
+    if sides := whole(units.pieces, old, new):
+        return persistence(*sides, now)
+    if not taken_by_hunks(units, old, new):
+        return None
+    after, later = joined(bare(new)), joined(bare(now))
+    kept = sum(
+        occurrences(put, later) >= occurrences(put, after)
+        and occurrences(gone, later) <= occurrences(gone, after)
+        for gone, put in units.hunks
+    )
+    return Kept(hunks=len(units.hunks), hunks_kept=kept)
 
 
 def _before(added: int, was: int, new: int) -> int:
@@ -177,3 +191,16 @@ def taken_whole(units: Units, old: str, new: str) -> bool:
         return False
     before, after = persistence(*sides, old), persistence(*sides, new)
     return after.units > 0 and after.kept == after.units and before.kept == 0
+
+
+def taken_by_hunks(units: Units, old: str, new: str) -> bool:
+    """Whether a commit that changed `old` to `new` has each hunk of a change of short lines, whatever else is
+    about them: what is told by whole texts stands in no commit as told when it took other edits, too.
+    """
+    before, after = joined(bare(old)), joined(bare(new))
+    return bool(units.hunks) and all(
+        occurrences(put, after) > occurrences(put, before)
+        if put
+        else occurrences(gone, after) < occurrences(gone, before)
+        for gone, put in units.hunks
+    )

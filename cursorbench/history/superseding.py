@@ -10,7 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from cursorbench.history.changes import Piece, Units
-from cursorbench.sessions.blocks import alike_ends, joined
+from cursorbench.sessions.blocks import alike_ends, joined, occurrences
+
+_Having = dict[str, set[tuple[int, Piece]]]  # by line: hunks, and whose they are
 
 
 def supersede(changes: Sequence[Units], taken: Sequence[bool]) -> None:
@@ -57,55 +59,56 @@ def _group(changes: Sequence[Units], taken: Sequence[bool]) -> None:
             added[line].append(n)
         for line in units.deleted.elements():
             deleted[line].append(n)
-        for m in short.rewritten(units.pieces):
+        for m, hunk in short.rewritten(units.pieces):
             if taken[n] or not taken[m]:
-                changes[m].superseded += len(changes[m].pieces)
-                changes[m].pieces = ()
-                short.drop(m)
-        if units.short:
-            short.add(n, units.pieces)
+                other, left = changes[m], tuple(one for one in changes[m].hunks if one != hunk)
+                other.superseded += len(other.hunks) - len(left)
+                other.hunks = other.pieces = left
+                short.drop(m, hunk)
+        for hunk in units.hunks:
+            short.add(n, hunk)
     for units in changes:
         units.added, units.deleted = +units.added, +units.deleted
 
 
 class _Short:
-    """Changes of short lines that nothing has rewritten yet, found by the lines that they put there."""
+    """Hunks of short lines that nothing has rewritten yet, found by the lines that they put there, or took
+    away and put nothing.
+    """
 
     def __init__(self) -> None:
-        self._pieces: dict[int, tuple[Piece, ...]] = {}
-        self._having: dict[str, set[int]] = defaultdict(set)
+        self._put: _Having = defaultdict(set)
+        self._gone: _Having = defaultdict(set)
 
-    def add(self, n: int, pieces: tuple[Piece, ...]) -> None:
-        """One more."""
-        self._pieces[n] = pieces
-        for line in self._lines(n):
-            self._having[line].add(n)
+    def add(self, n: int, hunk: Piece) -> None:
+        """One of a change."""
+        for line in hunk[1] or hunk[0]:
+            (self._put if hunk[1] else self._gone)[line].add((n, hunk))
 
-    def drop(self, n: int) -> None:
+    def drop(self, n: int, hunk: Piece) -> None:
         """It is rewritten."""
-        for line in self._lines(n):
-            self._having[line].discard(n)
-        del self._pieces[n]
+        for line in hunk[1] or hunk[0]:
+            (self._put if hunk[1] else self._gone)[line].discard((n, hunk))
 
-    def rewritten(self, pieces: tuple[Piece, ...]) -> list[int]:
-        """The changes whose new lines stand in a piece before and no more after it, in order."""
-        found: set[int] = set()
-        for before, after in pieces if self._pieces else ():
+    def rewritten(self, pieces: tuple[Piece, ...]) -> list[tuple[int, Piece]]:
+        """The hunks that stand less often after a piece than before it, or are back more often, in order."""
+        found = set()
+        for before, after in pieces if self._put or self._gone else ():
             texts = joined(before), joined(after)
-            for n in self._near(before, after) - found:
-                blocks = (joined(new) for _, new in self._pieces[n] if new)
-                if any(block in texts[0] and block not in texts[1] for block in blocks):
-                    found.add(n)
+            for one in _near(before, after, self._put):
+                if occurrences(one[1][1], texts[0]) > occurrences(one[1][1], texts[1]):
+                    found.add(one)
+            for one in _near(after, before, self._gone):
+                if occurrences(one[1][0], texts[1]) > occurrences(one[1][0], texts[0]):
+                    found.add(one)
         return sorted(found)
 
-    def _near(self, before: Sequence[str], after: Sequence[str]) -> set[int]:
-        """Those that have a line which is taken away, or both between which lines are put."""
-        start, end = alike_ends(before, after)
-        gone = before[start : len(before) - end]
-        if gone:
-            return set().union(*(self._having[line] for line in set(gone) & self._having.keys()))
-        around = before[start - 1 : start + 1] if 0 < start < len(before) else ()
-        return set.intersection(*(self._having.get(line, set()) for line in around)) if around else set()
 
-    def _lines(self, n: int) -> set[str]:
-        return {line for _, new in self._pieces[n] for line in new}
+def _near(text: Sequence[str], other: Sequence[str], having: _Having) -> set[tuple[int, Piece]]:
+    """Those with a line that only `text` has, or with both that lines of the other stand between."""
+    start, end = alike_ends(text, other)
+    own = text[start : len(text) - end]
+    if own:
+        return set().union(*(having[line] for line in set(own) & having.keys()))
+    around = text[start - 1 : start + 1] if 0 < start < len(text) else ()
+    return set.intersection(*(having.get(line, set()) for line in around)) if around else set()

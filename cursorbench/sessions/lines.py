@@ -181,9 +181,9 @@ def _different(*texts: str) -> list[list[str]]:
     return _different_lines(*(code_lines(text) for text in texts))
 
 
-def _different_lines(*split: list[str]) -> list[list[str]]:
+def _different_lines(*split: Sequence[str]) -> list[list[str]]:
     start, end = alike_ends(*split)
-    return [lines[start : len(lines) - end] for lines in split]
+    return [list(lines[start : len(lines) - end]) for lines in split]
 
 
 def _significant(lines: Sequence[str]) -> dict[str, int]:
@@ -211,7 +211,7 @@ class _Now:
 
 def _by_hunk(before: str, after: str, now: _Now) -> Kept:
     old_lines, new_lines = _lines(before), _lines(after)
-    hunks = list(_hunks(old_lines, new_lines))
+    hunks = list(hunks_between(old_lines, new_lines))
     if now.lines == old_lines:
         return Kept(hunks=len(hunks))
     texts = joined(new_lines), now.joined
@@ -226,7 +226,7 @@ def _hunk_kept(old: Block, new: Block, after: str, now: str) -> bool:
     )
 
 
-def _hunks(before: list[str], after: list[str]) -> Iterator[tuple[Block, Block]]:
+def hunks_between(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[Block, Block]]:
     """(removed lines, inserted lines) of every differing block, in order."""
     old, new = _different_lines(before, after)
     if not old and not new:
