@@ -20,6 +20,7 @@ from typing import IO, NamedTuple, Self
 from cursorbench.errors import InputMissingError, IntegrityError, UsageError
 from cursorbench.history.recent import Recent
 from cursorbench.history.texts import text_of
+from cursorbench.sessions.git_environment import only_reading
 
 MAX_BLOB = 4 << 20  # bytes; a longer file is taken for data
 _CACHE = 64 << 20  # characters of texts kept
@@ -283,8 +284,4 @@ def _entries(data: bytes, size: int) -> Iterator[Entry]:
 
 
 def _environment() -> dict[str, str]:
-    """Nothing is fetched and nothing written; no repository but the one named; messages in English."""
-    of_hooks = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR")
-    kept = {name: value for name, value in os.environ.items() if name not in (*of_hooks, "GIT_DIFF_OPTS")}
-    told = {"GIT_ATTR_NOSYSTEM": "1", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-    return {**kept, **told, "GIT_GRAFT_FILE": os.devnull}
+    return {**only_reading(), "GIT_ATTR_NOSYSTEM": "1", "GIT_GRAFT_FILE": os.devnull}

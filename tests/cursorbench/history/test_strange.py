@@ -9,6 +9,7 @@ import pytest
 
 from cursorbench.builder.patch import diff, files
 from cursorbench.errors import IntegrityError
+from cursorbench.history import repository as repository_module
 from cursorbench.history.branch import Branch
 from cursorbench.history.follow import follow
 from cursorbench.history.repository import Repository
@@ -53,6 +54,29 @@ def test_settings_and_grafts_of_a_user_do_not_count(
     with Repository(tmp_path / "bare") as repository:
         (got,) = follow(repository, [change(OLD, NEW, commits=(sha,))])
     assert (got.commit, got.kept["7d"]) == (sha, ALL)
+
+
+def test_git_without_a_word_for_it_fetches_nothing_into_a_partial_clone(
+    git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before GIT_NO_LAZY_FETCH it fetched what it lacked, by any command that the clone's settings name."""
+    told = repository_module._environment
+    monkeypatch.setattr(
+        repository_module,
+        "_environment",
+        lambda: {name: value for name, value in told().items() if name != "GIT_NO_LAZY_FETCH"},
+    )
+    taken(git)
+    git.commit(LATE, {"b.py": OLD})
+    git("config", "uploadpack.allowFilter", "true")
+    clone = tmp_path / "clone"
+    git("clone", "-q", "--bare", "--filter=blob:none", f"file://{git.folder}", str(clone))
+    git("-C", str(clone), "config", "protocol.ext.allow", "always")
+    git("-C", str(clone), "config", "remote.origin.url", f"ext::touch {tmp_path / 'ran'}")
+    with Repository(clone) as repository:
+        (got,) = follow(repository, [change(OLD, NEW)])
+        assert "lacks files of its history" in repository.warnings[0]
+    assert (got.kept, (tmp_path / "ran").exists()) == ({}, False)
 
 
 @pytest.mark.parametrize("data", [b"\xef\xbb\xbf%s", b"%s"])
