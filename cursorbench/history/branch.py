@@ -76,6 +76,7 @@ class Branch:
         self._renames_in = lru_cache(_RENAMES)(lambda commit: Renames(self.changed(commit), repository.text))
         self._sorted: list[str] = []
         self._submodules: set[str] = set()
+        self._links: set[str] = set()
         self._elsewhere: dict[str, str] = {}
 
     def __contains__(self, commit: object) -> bool:
@@ -143,6 +144,12 @@ class Branch:
         self._read()
         place = f"/{told.lstrip('/')}"
         return next((path for path in sorted(self._submodules) if f"/{path}/" in place), "")
+
+    def link(self, told: str) -> str:
+        """The symbolic link, of now or of once, that a log's path names; "" when it does not."""
+        self._read()
+        place = f"/{told.lstrip('/')}"
+        return next((path for path in sorted(self._links) if place.endswith(f"/{path}")), "")
 
     def path_at(self, commit: str, path: str, since: str = "") -> str:
         """What a file of this path is called in a commit, its renames followed; "" when it is gone.
@@ -247,11 +254,13 @@ class Branch:
         parents = len(raw) - len(raw.lstrip(":"))
         words = raw[parents:].split(" ")
         modes, blobs = words[: parents + 1], words[parents + 1 : 2 * parents + 2]
-        if not set(modes) <= {"000000", *FILES}:
-            if "160000" in modes:
-                self._submodules.add(path)
-            return  # a link or another repository
-        old, *others, new = (blob if blob.strip("0") else "" for blob in blobs)
+        for mode, paths in (("160000", self._submodules), ("120000", self._links)):
+            if mode in modes:
+                paths.add(path)
+        # a link or another repository is no file: what became one is gone
+        old, *others, new = (blob if mode in FILES else "" for mode, blob in zip(modes, blobs, strict=True))
+        if not any((old, *others, new)):
+            return
         one = Changed(commit, path, old, new, tuple(others))
         assert self._by_name is not None
         self._by_commit.setdefault(commit, []).append(one)

@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from cursorbench.sessions.line_ends import code_lines
-from cursorbench.sessions.lines import SIGNIFICANT, Kept, sides_of_diff
+from cursorbench.sessions.lines import SIGNIFICANT, Kept, hunks_between, sides_of_diff
 
 HEAD = "head"
 HORIZONS: Mapping[str, int] = {"1h": 3_600_000, "24h": 86_400_000, "7d": 604_800_000}  # ms
@@ -99,6 +99,7 @@ class Units:
 
     Attributes:
         order: the recognisable lines after the change, in order: what a moved block is recognised by.
+        hunks: what a change of short lines consists of. They and `pieces` are fewer when it is superseded.
         whole: only the text after is known, so what stood before is the repository's.
     """
 
@@ -107,6 +108,7 @@ class Units:
     added: Counter[str] = field(default_factory=Counter)
     deleted: Counter[str] = field(default_factory=Counter)
     order: tuple[str, ...] = ()
+    hunks: tuple[Piece, ...] = ()
     whole: bool = False
     superseded: int = 0
 
@@ -136,7 +138,8 @@ def units_of(change: Change) -> Units:
         units.order += tuple(line for raw in after if significant(line := raw.strip()))
     moved = units.added & units.deleted  # from one piece of it to another
     units.added, units.deleted = units.added - moved, units.deleted - moved
-    _ = units.short  # decided before anything is superseded
+    if units.short:  # decided before anything is superseded
+        units.hunks = tuple(hunk for piece in units.pieces for hunk in hunks_between(*piece))
     return units
 
 
@@ -161,7 +164,9 @@ def _counts(line: str) -> list[int] | None:
     if len(words) < 4 or words[0] != "@@" or not words[3].startswith("@@"):
         return None
     sizes = [word[1:].partition(",")[2] or "1" for word in words[1:3]]
-    return [int(size) for size in sizes] if all(size.isdecimal() for size in sizes) else None
+    return (
+        [int(size) for size in sizes] if all(size.isdecimal() and len(size) <= 9 for size in sizes) else None
+    )
 
 
 def _pieces(change: Change) -> tuple[Piece, ...]:
@@ -171,21 +176,16 @@ def _pieces(change: Change) -> tuple[Piece, ...]:
         sides = [sides_of_diff(hunk) for hunk in hunks_of(change.diff)]
     else:
         sides = []
-    cut = ((bare(before), bare(after)) for before, after in sides)
-    return tuple(piece for piece in cut if piece[0] != piece[1])
+    cut = [(bare(before), bare(after)) for before, after in sides]
+    return () if _of_a_cell(change.path, cut) else tuple(piece for piece in cut if piece[0] != piece[1])
+
+
+def _of_a_cell(path: str, pieces: Sequence[Piece]) -> bool:
+    """Whether a change of a Jupyter notebook is told by a cell's source: its file has the same as JSON."""
+    lines = (line.lstrip() for piece in pieces for side in piece for line in side)
+    return path.endswith(".ipynb") and not all(line.startswith(tuple('{}[]"')) for line in lines)
 
 
 def bare(text: str) -> tuple[str, ...]:
     """The lines that are not blank, without trailing blanks."""
     return tuple(line for raw in code_lines(text) if (line := raw.rstrip()))
-
-
-def place_of(block: Sequence[str], lines: Sequence[str]) -> int:
-    """Where `block` first stands in `lines`; -1 when it does not or is empty."""
-    if not block:
-        return -1
-    head, size = block[0], len(block)
-    for n in range(len(lines) - size + 1):
-        if lines[n] == head and tuple(lines[n : n + size]) == tuple(block):
-            return n
-    return -1

@@ -27,7 +27,7 @@ __all__ = ["HEAD", "HORIZONS", "Change", "Repository", "Survival", "follow", "fo
 _HEX = re.compile(r"[0-9a-f]{4,64}")
 _UNREAD = "git has no text of its file here: data, over 4 MiB, of LFS, or not in this clone"
 _NOT_AS_TOLD = "its short lines are not in the commit as the log has them"
-_NO_TEXT = "the log has no text of the change, or it changes nothing"
+_NO_TEXT = "the log has no text of the change (of a notebook its cell's alone), or it changes nothing"
 
 
 def follow(repository: Repository, changes: Iterable[Change], head: str = "HEAD") -> Iterator[Survival]:
@@ -166,7 +166,7 @@ def _size(units: Units, branch: Branch, tracked: Tracked, since: int | None) -> 
     if units.whole and since is not None and (commit := branch.at_time(since)):
         path = _path_in(branch, commit, units.change.path)
         added = units.minus(tracked.of_blob(branch.repository.find(branch.repository.root(commit), path)))
-    return Kept(added=added.total(), deleted=units.deleted.total(), hunks=_hunks(units))
+    return Kept(added=added.total(), deleted=units.deleted.total(), hunks=len(units.hunks))
 
 
 def _unknown(units: Units, matcher: Matcher, ours: bool, gone: str, made: bool, since: int | None) -> str:
@@ -189,8 +189,8 @@ def _unknown(units: Units, matcher: Matcher, ours: bool, gone: str, made: bool, 
         reason = "the history has none of the commits that the log names"
     elif not gone and since is None:
         reason = "no commit took it, and the log has no time of it"
-    elif not made and branch.submodule(units.change.path):
-        reason = "its file is in a submodule"
+    elif not made and (place := _no_file(branch, units.change.path)):
+        reason = place
     elif not gone and not branch.changes_of(name):
         reason = "the history has no file of this name"
     elif not made and matcher.unread(units):
@@ -202,8 +202,11 @@ def _unknown(units: Units, matcher: Matcher, ours: bool, gone: str, made: bool, 
     return reason
 
 
-def _hunks(units: Units) -> int:
-    return len(units.pieces) if units.short else 0
+def _no_file(branch: Branch, told: str) -> str:
+    """What else than a file of the history a log's path names; "" when it is none of these."""
+    if branch.submodule(told):
+        return "its file is in a submodule"
+    return "its file is a symbolic link: what that leads to was changed" if branch.link(told) else ""
 
 
 def _commit_at(branch: Branch, commit: str, since: int | None, horizon: str) -> str:

@@ -18,17 +18,19 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from cursorbench.history.branch import Branch, Changed
 from cursorbench.history.changes import How, Units
 from cursorbench.history.repository import NOTES
-from cursorbench.history.standing import MOVED, taken_whole, weight
+from cursorbench.history.standing import MOVED, taken_by_hunks, taken_whole, weight
+from cursorbench.history.touched import Touched, lines_of
 from cursorbench.history.tracked import Tracked
 
 ENOUGH = 0.5  # share of a change's lines that a commit must have, to be the one by content
 CLOSE = 0.1  # a commit with so much less than the best one is as good, when it is earlier
+BY_HUNKS = 0.75  # of a change of short lines that a commit has, but not with all that was told around them
 TOLERANCE = 300_000  # ms that a commit may be older than the change it took: two clocks
 WINDOW = 30 * 86_400_000  # ms after a change in which a commit can have taken it, by content
 
@@ -62,11 +64,15 @@ class Matcher:
         self.tracked = tracked
         self._gained: dict[_Place, dict[Changed, tuple[Counter[str], Counter[str]]]] = {}
         self._index: dict[str, dict[str, set[Changed]]] = {}
+        self._touched: dict[str, Touched] = {}
+        self._short_lines: dict[str, set[str]] = defaultdict(set)
         self._windows: dict[str, tuple[float, float]] = {}  # of all changes of files of one name
         for units in changes:
             name, (first, last) = _base(units.change.path), _window(units)
             begin, end = self._windows.get(name, (first, last))
             self._windows[name] = min(first, begin), max(last, end)
+            if units.short:
+                self._short_lines[name].update(lines_of(units))
         names = {name for units in changes for name in _names(units)}
         self._trailers = _by_trailer(branch, names)
         self._notes = _by_note(branch, names) if names else {}
@@ -83,7 +89,9 @@ class Matcher:
     def again(self, changes: Sequence[Units], found: list[Match | None]) -> None:
         """Look once more for changes of which only what was superseded is in no commit; fills `found`."""
         self._search(
-            changes, found, [n for n, units in enumerate(changes) if units.superseded and units.lines]
+            changes,
+            found,
+            [n for n, units in enumerate(changes) if units.superseded and (units.lines or units.hunks)],
         )
 
     def _search(self, changes: Sequence[Units], found: list[Match | None], among: Iterable[int]) -> None:
@@ -153,7 +161,7 @@ class Matcher:
             for file in self._candidates(units, name)
             if first <= self.branch.times[file.commit] <= last
             and (score := self._score(units, file)) >= ENOUGH
-            and (score >= 1 or self._telling(units, file))
+            and (score >= 1 or units.short or self._telling(units, file))
             and self.branch.repository.textless.isdisjoint(file.blobs)
         ]
         if not scored:
@@ -163,15 +171,15 @@ class Matcher:
         return max(good, key=_rank)[3]
 
     def _candidates(self, units: Units, name: str) -> Iterable[Changed]:
-        """The changes of files of this name that have one of the lines; all of them for short lines."""
+        """The changes of files of this name that have one of the lines, or are at one of the short lines."""
         if units.short:
-            return self.branch.changes_of(name)
+            if name not in self._touched:
+                files, short = self._in_window(name), self._short_lines[name]
+                self._touched[name] = Touched(self.branch.repository, files, short)
+            return self._touched[name].at(lines_of(units))
         if name not in self._index:
             index: dict[str, set[Changed]] = defaultdict(set)
-            first, last = self._windows[name]
-            for file in self.branch.changes_of(name):
-                if not first <= self.branch.times[file.commit] <= last:
-                    continue  # it can be nobody's, and reading every version of a file takes long
+            for file in self._in_window(name):
                 for side in self._lines(file):
                     for line in side:
                         index[line].add(file)
@@ -179,14 +187,21 @@ class Matcher:
         lines = [*units.added, *units.deleted]
         return set().union(*(self._index[name].get(line, ()) for line in lines)) if lines else ()
 
+    def _in_window(self, name: str) -> Iterator[Changed]:
+        """Without those that can be nobody's: reading every version of a file takes long."""
+        first, last = self._windows[name]
+        for file in self.branch.changes_of(name):
+            if first <= self.branch.times[file.commit] <= last:
+                yield file
+
     def _score(self, units: Units, file: Changed) -> float:
         """The share of a change that a commit did to a file, what other changes claimed left out."""
         repository = self.branch.repository
         if units.short:
-            new = repository.text(file.new)
-            return float(
-                all(taken_whole(units, repository.text(old), new) for old in (file.old, *file.others))
-            )
+            new, olds = repository.text(file.new), [repository.text(old) for old in (file.old, *file.others)]
+            if all(taken_whole(units, old, new) for old in olds):
+                return 1.0
+            return BY_HUNKS if all(taken_by_hunks(units, old, new) for old in olds) else 0.0
         added, deleted = self._lines(file)
         wanted = units.minus(self.tracked.before(file))
         total = wanted.total() + units.deleted.total()

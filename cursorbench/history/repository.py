@@ -1,7 +1,8 @@
 """A git repository, only read: objects through one open `git cat-file --batch`, the rest by plumbing.
 
-Nothing is fetched and nothing written; replaced objects, hooks and settings for output, a repository's or the
-user's, and the user's attributes do not count. Not for: what the objects mean for a change.
+Nothing is fetched and nothing written; replaced objects, grafts, hooks and settings for output, a
+repository's or the user's, and the user's attributes do not count.
+Not for: what the objects mean for a change.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from typing import IO, NamedTuple, Self
 
 from cursorbench.errors import InputMissingError, IntegrityError, UsageError
 from cursorbench.history.recent import Recent
+from cursorbench.history.texts import text_of
+from cursorbench.sessions.git_environment import only_reading
 
 MAX_BLOB = 4 << 20  # bytes; a longer file is taken for data
 _CACHE = 64 << 20  # characters of texts kept
 _NAMES = 1 << 18  # names in trees kept: some 80 MB
-_BINARY = 8_000  # a NUL in so many first bytes: no text (git's rule)
-_LFS = b"version https://git-lfs.github.com/spec/"  # what stands in place of a file that lies elsewhere
 _PARTIAL = r"^(extensions\.partialclone|remote\..*\.(promisor|partialclonefilter))$"
 NOTES = "refs/notes/ai"  # git-ai's
 FILES = ("100644", "100755", "100664")
@@ -202,7 +203,7 @@ class Repository:
         if blob in self._texts:
             return self._texts[blob]
         kind, _, data = self._object(blob, MAX_BLOB)
-        text = None if kind != "blob" else _text(data)
+        text = None if kind != "blob" else text_of(data)
         self._lacking |= not kind
         if text is None:
             self.textless.add(blob)
@@ -259,6 +260,7 @@ class Repository:
             *("core.fsmonitor=false", "color.ui=never", "diff.context=3", "diff.interHunkContext=0"),
             *("diff.noprefix=false", "diff.mnemonicPrefix=false", "diff.srcPrefix=a/", "diff.dstPrefix=b/"),
             *("diff.orderFile=/dev/null", f"core.attributesFile={os.devnull}"),
+            *("i18n.logOutputEncoding=UTF-8", "safe.bareRepository=all"),  # it was named
         )
         options = [part for setting in settings for part in ("-c", setting)]
         return ["git", "--no-replace-objects", "-C", str(self.path), *options, *arguments]
@@ -268,12 +270,6 @@ def milliseconds(seconds: str) -> int | None:
     """A commit's time as git prints it, in ms; None where it tells none, as for one before 1970."""
     readable = seconds.isascii() and seconds.isdecimal() and len(seconds) <= _DIGITS
     return 1000 * int(seconds) if readable else None
-
-
-def _text(data: bytes) -> str | None:
-    if b"\0" in data[:_BINARY] or data.startswith(_LFS):
-        return None
-    return data.decode("utf-8", "replace")
 
 
 def _entries(data: bytes, size: int) -> Iterator[Entry]:
@@ -288,8 +284,4 @@ def _entries(data: bytes, size: int) -> Iterator[Entry]:
 
 
 def _environment() -> dict[str, str]:
-    """Nothing is fetched and nothing written; no repository but the one named; messages in English."""
-    of_hooks = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR")
-    kept = {name: value for name, value in os.environ.items() if name not in (*of_hooks, "GIT_DIFF_OPTS")}
-    told = {"GIT_ATTR_NOSYSTEM": "1", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-    return {**kept, **told}
+    return {**only_reading(), "GIT_ATTR_NOSYSTEM": "1", "GIT_GRAFT_FILE": os.devnull}

@@ -14,17 +14,19 @@ short lines alone are compared as whole hunks in the file's full texts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from cursorbench.history.branch import Branch, Changed
-from cursorbench.history.changes import Piece, Units, bare, place_of, significant
+from cursorbench.history.changes import Piece, Units, bare, significant
 from cursorbench.history.tracked import Tracked, suffix_of
+from cursorbench.sessions.blocks import joined, occurrences, place_of
 from cursorbench.sessions.line_ends import code_lines
 from cursorbench.sessions.lines import Kept, persistence
 
 MOVED = 20  # letters and digits a block of lines must have to be known again elsewhere (git's --color-moved)
 MOVING = 86_400_000  # ms between the commit that takes a block away and the one that has it elsewhere
 _MOST_FILES = 50  # candidates for one move
+_MOST_PLACES = 100  # of a line in a file at which a block is looked for
 
 
 def standing(units: Units, taken: Changed, commit: str, branch: Branch, tracked: Tracked) -> Kept | None:
@@ -34,8 +36,7 @@ def standing(units: Units, taken: Changed, commit: str, branch: Branch, tracked:
     root = repository.root(commit)
     now = repository.find(root, path) if path else ""
     if units.short:
-        sides = whole(units.pieces, repository.text(taken.old), repository.text(taken.new))
-        found = sides and persistence(*sides, repository.text(now))
+        found = _short(units, *(repository.text(blob) for blob in (taken.old, taken.new, now)))
         return found if repository.textless.isdisjoint((*taken.blobs, now)) else None
     was, new, is_ = tracked.before(taken), tracked.of_blob(taken.new), tracked.of_blob(now)
     if not repository.textless.isdisjoint((*taken.blobs, now)):
@@ -54,6 +55,21 @@ def standing(units: Units, taken: Changed, commit: str, branch: Branch, tracked:
         deleted=deleted.total(),
         deleted_kept=sum(min(n, max(0, max(was[line], n) - is_[line])) for line, n in deleted.items()),
     )
+
+
+def _short(units: Units, old: str, new: str, now: str) -> Kept | None:
+    """What of a change of short lines stands `now`; None when `new` has it not, as told or by its hunks."""
+    if sides := whole(units.pieces, old, new):
+        return persistence(*sides, now)
+    if not taken_by_hunks(units, old, new):
+        return None
+    after, later = joined(bare(new)), joined(bare(now))
+    kept = sum(
+        occurrences(put, later) >= occurrences(put, after)
+        and occurrences(gone, later) <= occurrences(gone, after)
+        for gone, put in units.hunks
+    )
+    return Kept(hunks=len(units.hunks), hunks_kept=kept)
 
 
 def _before(added: int, was: int, new: int) -> int:
@@ -115,29 +131,31 @@ def _blocks(order: Sequence[str], left: Counter[str], text: str) -> Counter[str]
     lines = [line for raw in code_lines(text) if significant(line := raw.strip())]
     places: dict[str, list[int]] = {}
     for n, line in enumerate(lines):
-        if line in left:
-            places.setdefault(line, []).append(n)
-    found: Counter[str] = Counter()
-    at = 0
+        if line in left and len(places.setdefault(line, [])) < _MOST_PLACES:
+            places[line].append(n)
+    found, left, at = Counter[str](), left.copy(), 0
     while at < len(order):
-        longest = 0
-        for place in places.get(order[at], ()):
-            size = 0
-            budget = left - found
-            while (
-                at + size < len(order)
-                and place + size < len(lines)
-                and order[at + size] == lines[place + size]
-                and budget[order[at + size]] > 0
-            ):
-                budget[order[at + size]] -= 1
-                size += 1
-            longest = max(longest, size)
+        longest = max(
+            (_alike(order, at, lines, place, left) for place in places.get(order[at], ())), default=0
+        )
         block = order[at : at + longest]
         if weight(block) >= MOVED:
             found.update(block)
+            left.subtract(block)
         at += max(1, longest)
     return found
+
+
+def _alike(order: Sequence[str], at: int, lines: Sequence[str], place: int, left: Mapping[str, int]) -> int:
+    """How many lines from `at` on are those from `place` on, each as often as it is `left`."""
+    size, used = 0, Counter[str]()
+    while at + size < len(order) and place + size < len(lines):
+        line = order[at + size]
+        if line != lines[place + size] or used[line] >= left.get(line, 0):
+            break
+        used[line] += 1
+        size += 1
+    return size
 
 
 def weight(lines: Iterable[str]) -> int:
@@ -173,3 +191,16 @@ def taken_whole(units: Units, old: str, new: str) -> bool:
         return False
     before, after = persistence(*sides, old), persistence(*sides, new)
     return after.units > 0 and after.kept == after.units and before.kept == 0
+
+
+def taken_by_hunks(units: Units, old: str, new: str) -> bool:
+    """Whether a commit that changed `old` to `new` has each hunk of a change of short lines, whatever else is
+    about them: what is told by whole texts stands in no commit as told when it took other edits, too.
+    """
+    before, after = joined(bare(old)), joined(bare(new))
+    return bool(units.hunks) and all(
+        occurrences(put, after) > occurrences(put, before)
+        if put
+        else occurrences(gone, after) < occurrences(gone, before)
+        for gone, put in units.hunks
+    )

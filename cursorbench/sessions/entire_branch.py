@@ -10,7 +10,6 @@ trailer `Entire-Checkpoint`, and those that its metadata links.
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections import defaultdict
@@ -23,6 +22,7 @@ import msgspec
 from cursorbench.errors import InputMissingError
 from cursorbench.scratch import scratch
 from cursorbench.sessions import entire
+from cursorbench.sessions.git_environment import only_reading
 from cursorbench.sessions.items import Place, Quarantined, Read
 from cursorbench.sessions.reading import milliseconds, parsed, table_of, text_of
 from cursorbench.sessions.seen import Seen
@@ -83,7 +83,7 @@ def _folder(
             with (folder / file).open("wb") as copy:
                 command = [*_command(repository), "cat-file", "blob", blob]
                 done = subprocess.run(
-                    command, stdout=copy, stderr=subprocess.DEVNULL, env=_environment(), check=False
+                    command, stdout=copy, stderr=subprocess.DEVNULL, env=only_reading(), check=False
                 )
             if done.returncode:
                 files[file] = ""  # a name without content: the transcript is not here, but there is one
@@ -136,7 +136,7 @@ def _commits(repository: Path, *which: str) -> Iterator[entire.CodeCommit]:
 
 def _git(repository: Path, *arguments: str) -> str:
     done = subprocess.run(
-        [*_command(repository), *arguments], capture_output=True, env=_environment(), check=False
+        [*_command(repository), *arguments], capture_output=True, env=only_reading(), check=False
     )
     if done.returncode:
         raise OSError(done.returncode, "git could not read the repository", str(repository))
@@ -146,8 +146,3 @@ def _git(repository: Path, *arguments: str) -> str:
 def _command(repository: Path) -> list[str]:
     # a repository's own settings must not make git start the program that checks signatures
     return ["git", "-C", str(repository), "-c", "log.showSignature=false"]
-
-
-def _environment() -> dict[str, str]:
-    """Nothing is fetched and nothing written; messages in English."""
-    return {**os.environ, "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}

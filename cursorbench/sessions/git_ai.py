@@ -6,7 +6,6 @@ Specification: git-ai-project/git-ai, specs/git_ai_standard_v3.0.0.md. Not for: 
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from cursorbench.sessions import claude_code_tools, spoken
+from cursorbench.sessions.git_environment import only_reading
 from cursorbench.sessions.items import (
     AgentTurn,
     Attribution,
@@ -79,7 +79,7 @@ def read(path: Path, seen: Seen) -> Iterator[Read]:
 def read_repository(repository: Path, seen: Seen) -> Iterator[Read]:
     """All notes below refs/notes/ai of a repository. Raises OSError when git cannot be run on it."""
     git = ["git", "-C", str(repository)]
-    environment = {**os.environ, "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    environment = only_reading()
     listed = subprocess.run(
         [*git, "notes", "--ref=ai", "list"], env=environment, capture_output=True, check=False
     )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 
 def code_lines(text: str) -> list[str]:
-    r"""The lines of a text without their ends; "a\n" is one line, "" none."""
+    r"""The lines of a text without their ends; "a\n" is one line, "" none; a byte order mark is in none."""
+    text = text.removeprefix("\ufeff")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.removesuffix("\n").split("\n") if text else []

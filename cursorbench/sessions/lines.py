@@ -20,13 +20,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate, compress
-from operator import add, ne
+from itertools import accumulate
+from operator import add
 from typing import Any
 
+from cursorbench.sessions.blocks import alike_ends, joined, occurrences
 from cursorbench.sessions.line_ends import code_lines
 
 SIGNIFICANT = 8  # fewer non-blank characters than this: the line is too common to be recognised
@@ -77,7 +78,7 @@ class Kept:
 def persistence(before: str, after: str, now: str) -> Kept:
     """What of the change `before` -> `after` is still there in `now`. All three are whole file texts."""
     was, new, is_ = (_significant(lines) for lines in _different(before, after, now))
-    return _by_hunk(before, after, _lines(now)) if was == new else _by_line(was, new, is_)
+    return _by_hunk(before, after, _Now(now)) if was == new else _by_line(was, new, is_)
 
 
 def persistence_of_all(changes: Sequence[tuple[str, str]], now: str) -> Kept:
@@ -85,7 +86,7 @@ def persistence_of_all(changes: Sequence[tuple[str, str]], now: str) -> Kept:
     times by ten edits, with one of them left, a line is kept once."""
     if len(changes) == 1:
         return persistence(*changes[0], now)
-    total, left, lines = Kept(), _significant(code_lines(now)), _lines(now)
+    total, left, lines = Kept(), _significant(code_lines(now)), _Now(now)
     taken: _Taken = ({}, {})
     for before, after in changes:
         was, new = _significant(code_lines(before)), _significant(code_lines(after))
@@ -180,18 +181,9 @@ def _different(*texts: str) -> list[list[str]]:
     return _different_lines(*(code_lines(text) for text in texts))
 
 
-def _different_lines(*split: list[str]) -> list[list[str]]:
-    most = min(map(len, split))
-    start = _alike(most, split, iter)
-    end = _alike(most - start, split, reversed)
-    return [lines[start : len(lines) - end] for lines in split]
-
-
-def _alike(most: int, split: Sequence[list[str]], way: Callable[[list[str]], Iterator[str]]) -> int:
-    """With how many lines all begin (or end, `way` being `reversed`), at most `most`."""
-    for lines in split[1:]:
-        most = next(compress(range(most), map(ne, way(split[0]), way(lines))), most)
-    return most
+def _different_lines(*split: Sequence[str]) -> list[list[str]]:
+    start, end = alike_ends(*split)
+    return [list(lines[start : len(lines) - end]) for lines in split]
 
 
 def _significant(lines: Sequence[str]) -> dict[str, int]:
@@ -209,24 +201,32 @@ def _lines(text: str) -> list[str]:
     return [line for line in (raw.rstrip() for raw in code_lines(text)) if line]
 
 
-def _by_hunk(before: str, after: str, now: list[str]) -> Kept:
+class _Now:
+    """A text that changes of short lines are looked for in, however many they are."""
+
+    def __init__(self, text: str) -> None:
+        self.lines = _lines(text)
+        self.joined = joined(self.lines)
+
+
+def _by_hunk(before: str, after: str, now: _Now) -> Kept:
     old_lines, new_lines = _lines(before), _lines(after)
-    hunks = list(_hunks(old_lines, new_lines))
-    if now == old_lines:
+    hunks = list(hunks_between(old_lines, new_lines))
+    if now.lines == old_lines:
         return Kept(hunks=len(hunks))
-    texts = _joined(new_lines), _joined(now)
+    texts = joined(new_lines), now.joined
     kept = {hunk: _hunk_kept(*hunk, *texts) for hunk in set(hunks)}
     return Kept(hunks=len(hunks), hunks_kept=sum(kept[hunk] for hunk in hunks))
 
 
 def _hunk_kept(old: Block, new: Block, after: str, now: str) -> bool:
     """The new lines stand in `now` as one block as often as the change left them, the old ones no more."""
-    return _occurrences(new, now) >= _occurrences(new, after) and _occurrences(old, now) <= _occurrences(
+    return occurrences(new, now) >= occurrences(new, after) and occurrences(old, now) <= occurrences(
         old, after
     )
 
 
-def _hunks(before: list[str], after: list[str]) -> Iterator[tuple[Block, Block]]:
+def hunks_between(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[Block, Block]]:
     """(removed lines, inserted lines) of every differing block, in order."""
     old, new = _different_lines(before, after)
     if not old and not new:
@@ -263,37 +263,3 @@ class _Diff(difflib.SequenceMatcher[str]):
         if self._left < 0:
             raise _TooAlikeError
         return super().find_longest_match(alo, ahi, *b)
-
-
-def _joined(lines: Sequence[str]) -> str:
-    """Each line between two line ends, the end of one the beginning of the next."""
-    return "\n".join(["", *lines, ""])
-
-
-def _occurrences(block: Sequence[str], text: str) -> int:
-    """How often `block` stands in the `_joined` lines, consecutive, overlaps too; 0 for an empty block.
-
-    A file may have a million lines and half of them be the block, so both are read once: where the block
-    stands and goes on to repeat itself, it stands again.
-    """
-    sought = _joined(block)
-    at = text.find(sought) if block else -1
-    if at < 0:
-        return 0
-    again = _joined(block[-_period(block) :])[1:]  # behind a place where it stands, it stands once more
-    found = 0
-    while at >= 0:
-        found += 1
-        at = at + len(again) if text.startswith(again, at + len(sought)) else text.find(sought, at + 1)
-    return found
-
-
-def _period(block: Sequence[str]) -> int:
-    """By how many lines it is shifted at least to lie on itself (Knuth, Morris, Pratt 1977)."""
-    border, width = [0] * len(block), 0
-    for n in range(1, len(block)):
-        while width and block[n] != block[width]:
-            width = border[width - 1]
-        width += block[n] == block[width]
-        border[n] = width
-    return len(block) - border[-1]

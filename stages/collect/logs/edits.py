@@ -1,6 +1,6 @@
 """The edits of logs that a repository is to be asked about, and the commits that the logs name for them.
 
-An edit goes with the first commit that its session names after it. Edits made in another folder than the
+Which commit of its session an edit goes with: `named.py`. Edits made in another folder than the
 repository's are left out: that their files are not in it says nothing.
 Not for: following them (`survival.py`).
 """
@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePosixPath
+from posixpath import normpath
 
 import msgspec
 
 from cursorbench.history.changes import Change
 from cursorbench.sessions import items as said
 from stages.collect.logs.clock import ZONELESS, Clock
+from stages.collect.logs.named import Named, pure
 from stages.collect.logs.spill import Spill
 from stages.collect.logs.state import Session
 
-_CLOCKS = 60_000  # ms by which two clocks of one log may differ
 _HOMES = ("home", "Users", "users", "root")
 
 
@@ -60,28 +61,32 @@ class KeptEdits:
     def __init__(self, repository: Path, *, all_of_it: bool, spill: Spill) -> None:
         self._root, self._all, self._spill = repository, all_of_it, spill
         self._kept: list[_Kept] = []
-        self._place_of: dict[tuple[str, str, str], int] = {}  # session, call, path
+        # by session, call and path: a call may change a file in several parts
+        self._places: dict[tuple[str, str, str], list[int]] = defaultdict(list)
         self._commits: dict[str, list[said.Commit]] = defaultdict(list)
+        self._known: dict[str, tuple[int, Named]] = {}  # of so many commits, by session
         self.elsewhere = 0
         self.clock: Clock | None = None
 
     def add(self, session: Session, item: said.Edit, event: str, episode: str) -> None:
         """An edit that was applied, or that was undone."""
-        place = session.name, item.id, item.path
+        path = _located(session.cwd, item.path)
+        place = session.name, item.id, path
         if item.status == "applied":
-            if not self._all and not belongs(self._root, session.cwd, item.path):
+            if not self._all and not belongs(self._root, session.cwd, path):
                 self.elsewhere += 1
                 return
             texts = item.before, item.after, item.diff
             kept = _Kept(
-                event, item.path, session.at or None, episode, session.name, session.id,
-                len(self._commits[session.name]), self._spill.add(msgspec.msgpack.encode(texts)),
+                event, path, session.at or None, episode, session.name,
+                session.id, len(self._commits[session.name]), self._spill.add(msgspec.msgpack.encode(texts)),
                 sum(len(text) for text in texts if text is not None), session.kind in ZONELESS,
             )  # fmt: skip
-            self._place_of[place] = len(self._kept)
+            self._places[place].append(len(self._kept))
             self._kept.append(kept)
-        elif item.status == "undone" and (undone := self._place_of.get(place)) is not None:
-            self._kept[undone].undone = True
+        elif item.status == "undone":
+            for undone in self._places.pop(place, ()):
+                self._kept[undone].undone = True
 
     def warnings(self) -> list[str]:
         """What to tell who asked for a repository in which none of the edits was made."""
@@ -149,17 +154,12 @@ class KeptEdits:
         return found
 
     def _named(self, kept: _Kept) -> tuple[str, ...]:
-        named = list(enumerate(self._commits[kept.session]))
-        if all(commit.at is not None for _, commit in named):
-            named.sort(key=lambda one: one[1].at or 0)  # a log may list them in any order
-        for order, commit in named:
-            if commit.at is not None and kept.at is not None:
-                later = commit.at + _CLOCKS >= kept.at
-            else:
-                later = order >= kept.before
-            if later and (not commit.paths or any(_same(path, kept.path) for path in commit.paths)):
-                return tuple(name for name in (commit.sha, commit.id) if name)
-        return ()
+        commits = self._commits.get(kept.session, [])
+        known = self._known.get(kept.session)
+        if known is None or known[0] != len(commits):
+            known = self._known[kept.session] = len(commits), Named(commits)
+        commit = known[1].after(kept.path, kept.at, kept.before)
+        return tuple(name for name in (commit.sha, commit.id) if name) if commit else ()
 
 
 def belongs(repository: Path, cwd: str, path: str) -> bool:
@@ -170,11 +170,21 @@ def belongs(repository: Path, cwd: str, path: str) -> bool:
         path: the file, absolute or relative to that.
     """
     name = _name(repository)
-    absolute = _pure(path) if _pure(path).is_absolute() else None
+    absolute = pure(path) if pure(path).is_absolute() else None
     if absolute is not None and absolute.is_relative_to(repository):
         return True
-    place = absolute or (_pure(cwd) if cwd else None)
+    place = absolute or (pure(cwd) if cwd else None)
     return place is None or name in place.parts or not (cwd or absolute)
+
+
+def _located(cwd: str, path: str) -> str:
+    """A log's path spelled shortest, whole where it tells what folder it is relative to.
+
+    Edits of one file are told by it, and of files of one name in a repository the right one.
+    """
+    if cwd.startswith("/") and path and not pure(path).is_absolute():
+        path = f"{cwd}/{path}"
+    return path and normpath(path)
 
 
 def _name(repository: Path) -> str:
@@ -183,15 +193,5 @@ def _name(repository: Path) -> str:
 
 def repository_of(cwd: str) -> str:
     """What a session worked on, by the folder it was begun in; "" for a home folder, which names a person."""
-    path = _pure(cwd)
+    path = pure(cwd)
     return "" if path.parent.name in _HOMES or path.name in _HOMES else path.name
-
-
-def _same(told: str, path: str) -> bool:
-    one, other = _pure(told).parts, _pure(path).parts
-    n = min(len(one), len(other))
-    return n > 0 and one[-n:] == other[-n:]
-
-
-def _pure(path: str) -> PurePath:
-    return PureWindowsPath(path) if "\\" in path or path[1:2] == ":" else PurePosixPath(path)

@@ -53,16 +53,17 @@ class Survivals:
         if not isinstance(record, Happened) or record.event.type != "edit_applied":
             return
         told = record.event
+        file = {"path": told.data.get("path", "")}  # as the log has it: what it is followed by may be longer
         if (at := self.reverted.get(told.id)) is not None:
             event = Event(
                 id=f"{told.id}@reverted", key_id=told.key_id, generation_id=told.generation_id,
-                type="edit_reverted", at=at, wall=at, data={"path": told.data.get("path", "")},
+                type="edit_reverted", at=at, wall=at, data=file,
             )  # fmt: skip
             yield Happened(event, record.episode, record.user, derived=True)
         for counts in self.events.get(told.id, ()):
             event = Event(
                 id=f"{told.id}@{counts.horizon_s}", key_id=told.key_id, generation_id=told.generation_id,
-                type="edit_survival", at=counts.at, wall=counts.at, data=counts.data(),
+                type="edit_survival", at=counts.at, wall=counts.at, data=file | counts.data(),
             )  # fmt: skip
             yield Happened(event, record.episode, record.user, derived=True)
 
@@ -71,7 +72,6 @@ class Survivals:
 class Counts:
     """Lines of a file's changes in one episode, and those that stand at a horizon."""
 
-    path: str
     horizon_s: int
     at: int
     kept: Kept
@@ -80,7 +80,6 @@ class Counts:
         """As the event's data. Hunks of short lines count as lines."""
         kept = self.kept
         return {
-            "path": self.path,
             "horizon_s": self.horizon_s,
             "added": kept.added + kept.hunks,
             "added_kept": kept.added_kept + kept.hunks_kept,
@@ -149,7 +148,7 @@ def _events(changes: Sequence[Change], found: Sequence[Survival]) -> dict[str, l
         for horizon, kept in by_horizon.items():
             if kept.units:
                 later = HORIZONS[horizon]
-                events[key].append(Counts(place[1], later // 1000, since + later, kept))
+                events[key].append(Counts(later // 1000, since + later, kept))
     return events
 
 

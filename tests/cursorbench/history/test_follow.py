@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -203,6 +204,43 @@ def test_short_lines_are_kept_or_lost_as_a_hunk(git: Git) -> None:
             1,
             {"1h": Kept(hunks=1, hunks_kept=1), "head": Kept(hunks=1)},
         )
+
+
+@pytest.mark.parametrize("session", ["", "s"])
+def test_short_lines_of_edits_that_are_told_by_whole_texts(git: Git, session: str) -> None:
+    """One commit takes all of them, so that no text of it is as any was told: all but the first and the last
+    were lost, or superseded by the next. The fourth is taken back a day later.
+    """
+    texts = [[f"v{n}" for n in range(8)]]
+    for n, new in enumerate((["w0"], [], ["v2", "n2"], ["w3"], ["w4"], ["v5", "n5"])):
+        at = texts[-1].index(f"v{n}")
+        texts.append([*texts[-1][:at], *new, *texts[-1][at + 1 :]])
+    git.commit(-HOUR, {"a.py": text(*texts[0])})
+    git.commit(60_000, {"a.py": text("another_line_of_the_user = 1", *texts[-1])})
+    git.commit(DAY, {"a.py": text(*("v3" if line == "w3" else line for line in texts[-1]))})
+    git.commit(LATE, {"b.py": OLD})
+    found = git.follow(
+        *(
+            change(text(*before), text(*after), at=n * 1000, key=str(n), session=session)
+            for n, (before, after) in enumerate(pairwise(texts))
+        )
+    )
+    assert [one.kept["1h"] for one in found] == [Kept(hunks=1, hunks_kept=1)] * 6
+    assert [one.kept["head"].kept for one in found] == [1, 1, 1, 0, 1, 1]
+
+
+def test_of_two_short_lines_of_a_change_the_one_rewritten_later_is_superseded(git: Git) -> None:
+    git.commit(-HOUR, {"a.py": text("a", "b", "c", "d")})
+    git.commit(60_000, {"a.py": text("a1", "b", "c2")})
+    git.commit(LATE, {"b.py": OLD})
+    first, second, third = git.follow(
+        change(text("a", "b", "c", "d"), text("a1", "b", "c1"), session="s"),
+        change(text("a1", "b", "c1"), text("a1", "b", "c2", "d"), at=1000, key="2", session="s"),
+        change(text("a1", "b", "c2", "d"), text("a1", "b", "c2"), at=2000, key="3", session="s"),
+    )
+    assert (first.kept["head"], first.superseded) == (Kept(hunks=1, hunks_kept=1), 1)
+    assert (second.kept, second.superseded) == ({}, 1)
+    assert (third.kept["head"], third.superseded) == (Kept(hunks=1, hunks_kept=1), 0)
 
 
 def test_a_diff(git: Git) -> None:

@@ -175,3 +175,16 @@ def test_what_a_clone_is_cut_to_is_told_and_nothing_of_a_whole_one(git: Git, tmp
                 found.append(repository.cut())
     assert [set(cut) for cut in found[::3]] == [set(), {"shallow"}, {"partial"}]
     assert found[::3] == found[1::3] == found[2::3]
+
+
+def test_a_commit_with_all_that_was_told_around_short_lines_is_better_than_one_with_these_alone(
+    git: Git,
+) -> None:
+    told = change(text("def first():", "    x = 1"), text("def first():", "    x = 2"), "short.py")
+    git.commit(2 * HOUR, {"short.py": text("def other():", "    x = 1")})
+    sha = git.commit(3 * HOUR, {"short.py": text("def other():", "    x = 2")})
+    (got,) = git.follow(told)
+    assert got.commit == sha
+    sha = git.commit(4 * HOUR, {"short.py": text("def other():", "    x = 2", "def first():", "    x = 2")})
+    (got,) = git.follow(told)
+    assert (got.commit, got.kept["head"]) == (sha, Kept(hunks=1, hunks_kept=1))

@@ -9,9 +9,11 @@ import pytest
 
 from cursorbench.builder.patch import diff, files
 from cursorbench.errors import IntegrityError
+from cursorbench.history import repository as repository_module
 from cursorbench.history.branch import Branch
 from cursorbench.history.follow import follow
 from cursorbench.history.repository import Repository
+from cursorbench.sessions.lines import Kept
 from tests.cursorbench.history.gits import ALL, DAY, HOUR, LATE, NEW, NONE, OLD, Git, change, taken, text
 
 EVERY = ("1h", "24h", "7d", "head")
@@ -33,6 +35,59 @@ def test_settings_of_a_repository_for_its_output_do_not_count(git: Git) -> None:
             for got in follow(repository, wrote):
                 assert [kept.rate for kept in got.kept.values()] == [1.0] * 4
                 assert got.path in ("folder/a.py", "other/b.py")
+
+
+def test_settings_and_grafts_of_a_user_do_not_count(
+    git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first ended in a bug, with the second a bare repository was none; `grafts` is of git before 1.6."""
+    sha = taken(git)
+    last = git.commit(LATE, {"b.py": NEW})
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / ".gitconfig").write_text(
+        "[i18n]\nlogOutputEncoding = UTF-16\n[safe]\nbareRepository = explicit\n"
+    )
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    git("clone", "-q", "--bare", str(git.folder), str(tmp_path / "bare"))
+    (tmp_path / "bare" / "info").mkdir(exist_ok=True)
+    (tmp_path / "bare" / "info" / "grafts").write_text(f"{last}\n")
+    with Repository(tmp_path / "bare") as repository:
+        (got,) = follow(repository, [change(OLD, NEW, commits=(sha,))])
+    assert (got.commit, got.kept["7d"]) == (sha, ALL)
+
+
+def test_git_without_a_word_for_it_fetches_nothing_into_a_partial_clone(
+    git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before GIT_NO_LAZY_FETCH it fetched what it lacked, by any command that the clone's settings name."""
+    told = repository_module._environment
+    monkeypatch.setattr(
+        repository_module,
+        "_environment",
+        lambda: {name: value for name, value in told().items() if name != "GIT_NO_LAZY_FETCH"},
+    )
+    taken(git)
+    git.commit(LATE, {"b.py": OLD})
+    git("config", "uploadpack.allowFilter", "true")
+    clone = tmp_path / "clone"
+    git("clone", "-q", "--bare", "--filter=blob:none", f"file://{git.folder}", str(clone))
+    git("-C", str(clone), "config", "protocol.ext.allow", "always")
+    git("-C", str(clone), "config", "remote.origin.url", f"ext::touch {tmp_path / 'ran'}")
+    with Repository(clone) as repository:
+        (got,) = follow(repository, [change(OLD, NEW)])
+        assert "lacks files of its history" in repository.warnings[0]
+    assert (got.kept, (tmp_path / "ran").exists()) == ({}, False)
+
+
+@pytest.mark.parametrize("data", [b"\xef\xbb\xbf%s", b"%s"])
+def test_a_file_with_a_byte_order_mark_or_of_an_old_code_page(git: Git, data: bytes) -> None:
+    """The log has the lines as they are seen: those that git has otherwise counted as lost."""
+    new = text("using System.Text;", 'var größe = "5 €";', "var more = 'größer';")
+    lines = new.encode("utf-8" if data.startswith(b"\xef") else "cp1252")
+    (git.folder / "a.cs").write_bytes(data % (lines + 'var other = "größe";\n'.encode()))
+    git.commit(60_000, {})
+    (got,) = git.follow(change("", new, "a.cs"))
+    assert got.kept["head"] == Kept(3, 3)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +181,47 @@ def test_a_line_of_a_diff_ends_with_a_newline_alone(git: Git, end: str) -> None:
     by_texts, by_diff = git.follow(change(old, new)), git.follow(change(None, None, diff=diff))
     assert by_diff == by_texts
     assert by_texts[0].kept["head"].rate == 1.0
+
+
+def test_a_number_without_end_in_a_diff_of_a_log_is_no_hunk_header(git: Git) -> None:
+    """Python reads no number of thousands of digits; the whole collect ended with it as a bug."""
+    taken(git)
+    (got,) = git.follow(change(None, None, diff=f"@@ -1,{'9' * 5000} +1 @@\n+def second_one():\n"))
+    assert (got.how, got.kept["head"]) == ("content", Kept(1, 1))
+
+
+def test_a_file_that_became_a_link_to_its_new_name_was_renamed(git: Git) -> None:
+    """As teams do to CLAUDE.md, for AGENTS.md; the change was lost with it. And back again, with more."""
+    taken(git)
+    (git.folder / "a.py").rename(git.folder / "all.py")
+    (git.folder / "a.py").symlink_to("all.py")
+    git.commit(2 * HOUR, {})
+    (git.folder / "a.py").unlink()
+    git.commit(2 * DAY, {"all.py": None, "a.py": NEW + text("def third_one():")})
+    git.commit(LATE, {"b.py": OLD})
+    git.commit(40 * DAY, {"b.py": NEW})
+    by_link = change(NEW, NEW + text("def written_through_the_link():"), at=3 * HOUR)
+    first, second, third = git.follow(
+        change(OLD, NEW), change(NEW, NEW + text("def third_one():"), at=2 * DAY, key="2"), by_link
+    )
+    assert (third.kept, third.reason[:27]) == ({}, "its file is a symbolic link")
+    assert (first.kept["1h"], first.kept["24h"], first.kept["7d"]) == (ALL, ALL, ALL)
+    assert (second.path, second.kept["head"]) == ("a.py", Kept(1, 1))
+
+
+def test_a_cell_of_a_notebook_is_unknown_and_its_json_is_followed(git: Git) -> None:
+    """As lines of the file the cell's source is in no commit: it counted as lost in all of them."""
+    was, now = (f'{{\n "cells": [\n  "source": [\n    "frame = {n}\\n"\n  ]\n ]\n}}\n' for n in (1111, 2222))
+    git.commit(-HOUR, {"a.ipynb": was})
+    sha = git.commit(60_000, {"a.ipynb": now})
+    git.commit(40 * DAY, {"b.py": OLD})
+    cell, whole, named = git.follow(
+        change(None, "frame = 2222", "a.ipynb"),
+        change(was, now, "a.ipynb", key="2"),
+        change("frame = 1111", "frame = 2222", "a.ipynb", key="3", commits=(sha,)),
+    )
+    assert whole.kept["head"] == Kept(1, 1, 1, 1)
+    assert (cell.kept, named.kept, "cell" in named.reason) == ({}, {}, True)
 
 
 def lfs(letter: str) -> str:

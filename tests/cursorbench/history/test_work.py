@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from cursorbench.history import matching
+from cursorbench.history.changes import Units, units_of
 from cursorbench.history.recent import Recent
 from cursorbench.history.repository import Repository
+from cursorbench.history.standing import _blocks
+from cursorbench.history.superseding import supersede
+from cursorbench.sessions.blocks import place_of
 from cursorbench.sessions.lines import Kept
 from tests.cursorbench.history.gits import DAY, HOUR, NEW, OLD, Git, change, text
 
@@ -82,3 +90,52 @@ def test_what_was_asked_for_last_is_kept() -> None:
     assert [name in recent for name in "abcd"] == [True, False, True, True]
     recent.put("e", "much", 99)
     assert [name in recent for name in "abcde"] == [False] * 4 + [True]
+
+
+def test_a_short_change_is_compared_with_the_commits_at_its_lines(
+    git: Git, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole texts are compared, so every change with every commit of a much edited file took minutes."""
+    lines = [f"{n}," for n in range(40)]
+    changes = []
+    for n in range(0, 40, 4):
+        git.commit(n * HOUR - 1, {"a.py": text(*lines)})
+        lines[n] = f"{n};"
+        changes.append(change(f"{n},\n", f"{n};\n", at=n * HOUR, key=str(n)))
+    last = git.commit(37 * HOUR, {"a.py": text(*lines)})
+    asked = []
+    compared = matching.taken_whole
+
+    def counted(units: Units, old: str, new: str) -> bool:
+        asked.append(units)
+        return compared(units, old, new)
+
+    monkeypatch.setattr(matching, "taken_whole", counted)
+    found = git.follow(*changes)
+    assert [one.kept["head"] for one in found] == [Kept(hunks=1, hunks_kept=1)] * 10
+    assert (found[-1].commit, len(asked)) == (last, 11)  # the first commit has all lines
+
+
+def test_files_of_many_lines_are_compared_in_time_that_grows_with_their_lines() -> None:
+    """Each took the square of its lines, or more: 15 s of these, hours of what a log may hold."""
+    began = time.process_time()
+    lines = [f"value_{n} = {n}" for n in range(9_000)]
+    written = ["", text(*lines), text(*(f"{line}0" for line in lines))]
+    first, second = (units_of(change(*sides, session="s")) for sides in pairwise(written))
+    supersede([first, second], [True, True])
+    assert (first.lines, first.superseded, second.lines) == (0, 9_000, 9_000)
+    assert place_of(["}"] * 40_000 + ["{"], ["}"] * 80_000 + ["{"]) == 40_000
+    alike = ["the same line here"] * 2_000
+    assert _blocks(alike, Counter({alike[0]: 1_000}), text(*alike)) == {alike[0]: 1_000}
+    assert time.process_time() - began < 2
+
+
+def test_many_short_changes_are_told_apart_in_reasonable_time() -> None:
+    """All pairs of them were compared: 40 s of these."""
+    began = time.process_time()
+    sides = [("x\n", "p,\nq,\n"), *((f"{n}\n", f"{n},\n") for n in range(9_000))]
+    sides += [("p,\nq,\n", "p,\n9\nq,\n"), ("7,\n8,\n", "7,\n9\n8,\n"), ("8,\n", "")]
+    changes = [units_of(change(*one, session="s")) for one in sides]
+    supersede(changes, [True] * len(changes))
+    assert [n for n, units in enumerate(changes) if units.superseded] == [0, 9]
+    assert time.process_time() - began < 2

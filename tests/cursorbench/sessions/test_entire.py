@@ -190,8 +190,10 @@ def repository(tmp_path: Path) -> Path:
     return repository
 
 
-def test_the_branch_of_a_repository(repository: Path) -> None:
-    items = list(entire_branch.read_repository(repository, Seen()))
+def test_the_branch_of_a_repository(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as hook:
+        hook.setenv("GIT_DIR", str(repository / "none"))  # another repository's
+        items = list(entire_branch.read_repository(repository, Seen()))
     begin = f"{repository}:entire/checkpoints/v1:01/23456789ab"
     assert [(type(item), item.place) for item in items] == [
         (SessionStart, Place(f"{begin}/0/full.jsonl", 1)),

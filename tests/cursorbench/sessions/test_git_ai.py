@@ -186,7 +186,7 @@ def test_recognised() -> None:
     assert not git_ai.recognises(path, b'{"schema_version": "authorship/3.0.0"}')
 
 
-def test_a_repository(tmp_path: Path) -> None:
+def test_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     identity = {
         f"GIT_{who}_{what}": "x@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
     }
@@ -205,6 +205,7 @@ def test_a_repository(tmp_path: Path) -> None:
         git("commit", "-q", "--allow-empty", "-m", name)
         git("notes", "--ref=ai", "add", "-m", SESSIONS)
         shas.append(git("rev-parse", "HEAD"))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "none"))  # as in a hook of another repository
     items = list(git_ai.read_repository(tmp_path, Seen()))
     assert {one.sha for one in items if isinstance(one, Commit)} == set(shas)
     assert len([one for one in items if isinstance(one, Attribution)]) == 6

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import difflib
 import time
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cursorbench.sessions import lines as lines_module
+from cursorbench.sessions.blocks import joined, occurrences
 from cursorbench.sessions.lines import (
     Kept,
-    _joined,
-    _occurrences,
     changed,
     persistence,
     persistence_of_all,
@@ -50,6 +51,7 @@ def test_a_blank_within_a_line_does_not_end_it(blank: str) -> None:
 def test_the_ends_of_lines_are_no_part_of_them(end: str) -> None:
     told = (text.replace("\n", end) for text in (BEFORE, AFTER))
     assert persistence(*told, AFTER) == Kept(added=1, added_kept=1, deleted=1, deleted_kept=1)
+    assert persistence("", f"\ufeffusing System;{end}", "using System;") == Kept(added=1, added_kept=1)
 
 
 def test_rewritten_line_keeps_only_the_deletion() -> None:
@@ -286,8 +288,8 @@ _few = st.lists(st.sampled_from(["", "a", "b", "ab"]), max_size=24)
 def test_a_block_is_found_wherever_it_stands(block: list[str], lines: list[str]) -> None:
     places = range(len(lines) - len(block) + 1)
     found = sum(lines[n : n + len(block)] == block for n in places) if block else 0
-    assert _occurrences(block, _joined(lines)) == found
-    assert _occurrences(lines, _joined(lines)) == (1 if lines else 0)
+    assert occurrences(block, joined(lines)) == found
+    assert occurrences(lines, joined(lines)) == (1 if lines else 0)
 
 
 @pytest.mark.parametrize("period", [1, 997])
@@ -336,6 +338,22 @@ def test_lines_that_are_alike_are_compared_in_bounded_time() -> None:
     many, more = "b\n" * 100_000, "b\n" * 200_000
     assert persistence("a\n" * 100_000, many, more) == Kept(hunks=1, hunks_kept=1)
     assert time.process_time() - began < 10
+
+
+def test_a_long_text_is_put_together_once_for_all_changes_of_short_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was anew for each of them, so that a client's many small edits of a long file took hours."""
+    sizes = []
+
+    def counted(block: Sequence[str]) -> str:
+        sizes.append(len(block))
+        return joined(block)
+
+    monkeypatch.setattr(lines_module, "joined", counted)
+    changes = [(f"{n}", f"{n},") for n in range(100)]
+    assert persistence_of_all(changes, "x = 1\n" * 100 + "9,") == Kept(hunks=100, hunks_kept=1)
+    assert sizes.count(101) == 1
 
 
 def test_two_changes_of_a_long_file_with_many_braces_are_two_hunks() -> None:

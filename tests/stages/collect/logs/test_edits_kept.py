@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import time
 import zlib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cursorbench.sessions import items as said
@@ -61,6 +63,20 @@ def test_an_edit_goes_with_the_first_commit_that_its_session_names_after_it() ->
     assert list(kept.named()) == ["c3", "id-c3", "c2", "id-c2"]
 
 
+def test_commits_of_other_files_are_not_looked_at_for_every_edit() -> None:
+    """All that a session names were: 10 s for a thousand edits and commits, hours for a long log's."""
+    kept = KeptEdits(SHOP, all_of_it=True, spill=Spill())
+    for n in range(1_000):
+        kept.add(Session("aider", "1", "1"), edit(f"src/{n}.py", 0), f"e{n}", "episode")
+    for n in range(2_000):
+        paths = (f"src/{n // 2}.py",) if n % 4 == 1 else ("docs/a.md",)
+        kept.commit("1", said.Commit(session="1", place=PLACE, sha=f"c{n}", paths=paths))
+    began = time.process_time()
+    (changes,) = kept.batches()
+    assert [one.commits for one in changes] == [() if n % 2 else (f"c{2 * n + 1}",) for n in range(1_000)]
+    assert time.process_time() - began < 2
+
+
 def test_edits_come_in_lists_of_a_bounded_size_with_what_belongs_together() -> None:
     """Two files of one name in two episodes, 20 characters an edit; a list of 45 takes two of them."""
     kept = KeptEdits(SHOP, all_of_it=True, spill=Spill(in_memory=10))
@@ -82,6 +98,37 @@ def test_edits_come_in_lists_of_a_bounded_size_with_what_belongs_together() -> N
         ["v1"],
         ["v0", "v3", "v4"],
     ]  # an episode is not cut
+
+
+def test_a_call_that_changed_a_file_in_several_parts_is_undone_with_all_of_them() -> None:
+    kept = KeptEdits(SHOP, all_of_it=True, spill=Spill())
+    session = Session("copilot-cli", "1", "1")
+    for n, call in enumerate(("one", "one", "two")):
+        item = msgspec.structs.replace(edit("a.py", 1000), id=call, before=str(n))
+        kept.add(session, item, f"v{n}", "episode")
+    taken_back = said.Edit(session="1", place=PLACE, id="one", path="a.py", status="undone")
+    for item in (taken_back, taken_back):  # told once for every part
+        kept.add(session, item, "", "")
+    kept.add(session, msgspec.structs.replace(edit("a.py", 2000), id="one"), "v3", "episode")
+    (changes,) = kept.batches()
+    assert [one.undone for one in changes] == [True, True, False, False]
+
+
+def test_a_file_is_one_however_its_path_is_spelled() -> None:
+    """What a later edit of `./a.py` rewrote of `a.py` counted as lost, and any `a.py` could be the one."""
+    kept = KeptEdits(SHOP, all_of_it=False, spill=Spill())
+    session = Session("opencode", "1", "1")
+    told = ("a.py", "./a.py", "../lib/a.py", "../../other/a.py", "/home/ann/shop/web/a.py", "C:\\a.py")
+    for cwd, paths in (("", told[:3]), ("/home/ann/shop/web", told), ("C:\\shop", told[:1])):
+        session.cwd = cwd
+        for path in paths:
+            kept.add(session, edit(path, 1000), "v", "episode")
+    (changes,) = kept.batches()
+    web = "/home/ann/shop/web/a.py"
+    assert [one.path for one in changes] == [
+        "a.py", "a.py", "../lib/a.py", web, web, "/home/ann/shop/lib/a.py", web, "a.py",
+    ]  # fmt: skip
+    assert kept.elsewhere == 2
 
 
 def test_what_is_put_aside_comes_back_and_is_readable_nowhere(tmp_path: Path) -> None:
