@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from stages.addresses import checked
+
 
 class JudgeConfig(BaseModel):
     """A model behind an OpenAI-compatible endpoint that judges follow-up messages by their redacted text."""
@@ -33,8 +35,10 @@ class JudgeConfig(BaseModel):
     def _named(self) -> JudgeConfig:
         if self.url and not self.model:
             raise ValueError("judge.url needs judge.model")
-        if self.url and not self.url.startswith(("http://", "https://")):
-            raise ValueError("judge.url must begin with http:// or https://")
+        try:
+            checked(self.url or "http://none")
+        except ValueError as error:
+            raise ValueError(f"judge.url {error}") from error
         return self
 
 
