@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from cursorbench.redaction import Kind, Redactor, by_kind
 from stages import schemas, tables
 from stages.distill.spec import RewardSpec, parse
+from stages.distill.text import begun_thought
 from stages.errors import InputMissingError, IntegrityError
 from stages.report.episodes import told_times
 from stages.report.load import ORIGIN
@@ -111,7 +112,7 @@ def examples(
 
 def _with_texts(example: Example, opened: tuple[str, str, str]) -> Example:
     state, request, answer = opened
-    said = _THOUGHT.sub("", answer)
+    said = _THOUGHT.sub("", answer[begun_thought(answer) :])
     redactor = Redactor()
     request, answer = fit(request, SHOWN, redactor), fit_end(said, SHOWN, redactor)
     return replace(example, state=state, request=request, answer=answer, masked=by_kind(redactor.counts))

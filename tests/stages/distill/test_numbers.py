@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from evals.population.people import day_of
 from stages.distill import memory, stabiliser
-from stages.distill.facts import Episode
+from stages.distill.facts import Episode, _thinking
 from stages.distill.measure import _before, _read
 from stages.distill.reward import combine, term
 from stages.distill.signals.dissatisfied_followup import EXPLICIT_NO
@@ -55,6 +55,21 @@ def test_length_cost_is_increasing_and_concave(k: float, q: float, xs: list[floa
     assert cost[0] <= cost[1] + 1e-9
     assert cost[1] <= cost[2] + 1e-9
     assert cost[3] >= (cost[0] + cost[2]) / 2 - 1e-6 * (1 + abs(cost[2]))
+
+
+@pytest.mark.parametrize(
+    ("answer", "share"),
+    [
+        ("", 0.0),
+        ("Done.", 0.0),
+        ("<think>ab</think>Done", 9 / 21),
+        ("<think>ab", 1.0),
+        ("abcd</think>Done", 4 / 16),  # the prompt had opened it: all of it counted as the answer's
+        ("a</think>b<think>c</think>d<think>e", (1 + 8 + 8) / 35),
+    ],
+)
+def test_what_of_an_answer_is_thought(answer: str, share: float) -> None:
+    assert _thinking(answer) == pytest.approx(share)
 
 
 def test_mix() -> None:
