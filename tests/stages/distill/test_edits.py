@@ -54,6 +54,7 @@ def signals(
         "tools_digest": "",
         "prompt_base": "",
         "prompt_prefix": 0,
+        "defect": "",
         "features": [],
         "tool_calls": [],
         "invalid_tool_calls": 0,

@@ -124,6 +124,8 @@ def test_a_generation_has_read_what_came_since_the_one_that_it_goes_on_from() ->
     rows = [main[0], helper[0], main[1], helper[1], main[2]]
     before = _before([Episode({"id": "e"}, rows), Episode({"id": "f"}, [call("z", 7), call("again", 9)])])
     assert before.tolist() == [-1, 0, 0, 1, 2, -1, 5]
+    untold = [call("a", 9), {**call("b", 0), "output_tokens": 0}, call("c", 9)]
+    assert _before([Episode({"id": "e"}, untold)]).tolist() == [-1, 0, 0]
     of = [*rows, *(call("z", 7), call("again", 9))]
     prompt, output = (
         np.array([row[name] for row in of], float) for name in ("prompt_tokens", "output_tokens")
