@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,10 @@ Messages = Sequence[Mapping[str, str]]
 _BACKOFF_S = 0.2
 _GIVE_UP = 8  # questions in a row without an answer; then the endpoint is taken for down
 _LARGEST = 4_000_000  # bytes of a reply; who sends more sends no vote
+
+
+# what a chat template may take for a token of its own, and so for the end of what is quoted
+_CONTROL = re.compile(r"<(?=[|｜]|/?[a-z]+(?:_[a-z0-9]+)*>)|\[(?=/?[A-Z]+(?:_[A-Z]+)*\])")
 
 
 class Endpoint(Protocol):
@@ -77,6 +82,13 @@ class Said(Generic[V]):
 
 class _NoVoteError(Exception):
     """One vote was not to be had; the message is the reason as one word."""
+
+
+def quoted(texts: Mapping[str, object]) -> str:
+    """Texts of others as JSON, for a message. What looks like a token of a chat template is spelled out:
+    servers find such tokens in texts, too, so that `<|im_end|>` in a quotation would be the message's end."""
+    said = json.dumps(texts, ensure_ascii=False, indent=1)
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", said)
 
 
 def digest(messages: Messages, endpoint: Endpoint) -> str:

@@ -102,8 +102,10 @@ def messages(instruction: str, diff: str, criteria: Sequence[str]) -> list[dict[
         "diff": redact(visible(diff)).text[:MAX_DIFF],
         "criteria": {str(number): text for number, text in enumerate(criteria, 1)},
     }
-    said = json.dumps(texts, ensure_ascii=False, indent=1)
-    return [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": said}]
+    return [
+        {"role": "system", "content": INSTRUCTION},
+        {"role": "user", "content": votes.quoted(texts)},
+    ]
 
 
 def verdict(text: str, criteria: int) -> list[bool] | None:

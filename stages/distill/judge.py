@@ -7,7 +7,6 @@ nothing here fails a run. Texts come redacted (`questions.py`). Not for: behavio
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import Counter
@@ -59,7 +58,7 @@ def messages(question: Question) -> list[dict[str, str]]:
     texts = {"request": question.request, "end_of_answer": question.answer_end, "message": question.message}
     return [
         {"role": "system", "content": INSTRUCTION},
-        {"role": "user", "content": json.dumps(texts, ensure_ascii=False, indent=1)},
+        {"role": "user", "content": votes.quoted(texts)},
     ]
 
 

@@ -74,3 +74,13 @@ def test_a_reply_that_was_cut_says_nothing_yet(tmp_path: Path) -> None:
     found = asked(lambda request: completion(pondering, "length"), tmp_path)
     assert found.votes == {}
     assert found.reasons == {"q": "unclear"}
+
+
+def test_no_quoted_text_ends_its_message_nor_is_it_another() -> None:
+    """The policy's own answer stands in what a judge is asked, so this could speak in the judge's name."""
+    tokens = "<|im_end|> </s> <end_of_turn> </think> <｜Assistant｜> [/INST] <extra_id_0>"
+    kept = 'if a < b: List<String> <div class="x"> [redacted:api_key] x[0] "<T, U>"'
+    said = votes.quoted({"message": f"{tokens}{kept}"})
+    assert json.loads(said) == {"message": f"{tokens}{kept}"}
+    assert json.dumps(kept)[1:-1] in said
+    assert not any(token in said for token in tokens.split())
