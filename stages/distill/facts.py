@@ -31,6 +31,7 @@ _COLUMNS = [
     "at",
     "sampling",
     "spans",
+    "finish_reason",
     "prompt_tokens",
     "output_tokens",
     "ttft_ms",

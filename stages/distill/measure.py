@@ -27,6 +27,7 @@ from stages.distill.signals.task_outcome import task_outcome
 from stages.distill.spec import RewardSpec
 from stages.distill.strata import kind_of_work, stratum
 from stages.distill.watched import NO_REACTION, watched
+from stages.parts import CUT
 from stages.records import GROUP, TEXT_ONLY, Event
 
 MEASURED = pa.schema(
@@ -53,6 +54,7 @@ MEASURED = pa.schema(
         ("request_tokens", pa.int64()),
         ("total_ms", pa.float64()),
         ("first_token_ms", pa.float64()),
+        ("latency.cut", pa.bool_()),  # one of its answers was cut: `total_ms` is the least it would have been
         ("edit_persistence_24h", pa.float64()),
         ("edit_persistence_7d", pa.float64()),
         ("edit_persistence", pa.float64()),
@@ -232,6 +234,7 @@ def _numbers(episodes: Sequence[Episode], spec: RewardSpec) -> dict[str, Any]:
         "request_tokens": _request_tokens(episodes),
         "total_ms": _sum(of, column["duration_ms"], n),
         "first_token_ms": column["ttft_ms"][first],
+        "latency.cut": [any(row["finish_reason"] in CUT for row in e.generations) for e in episodes],
         "invalid_tool_calls": invalid_tool_calls(of, column["invalid_tool_calls"], n),
         "length_cost": np.where(
             _sum(of, texts, n) > 0,

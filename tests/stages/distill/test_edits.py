@@ -55,6 +55,7 @@ def signals(
         "prompt_base": "",
         "prompt_prefix": 0,
         "defect": "",
+        "finish_reason": "stop",
         "features": [],
         "tool_calls": [],
         "invalid_tool_calls": 0,

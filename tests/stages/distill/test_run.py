@@ -268,6 +268,17 @@ def test_feedback_means_what_the_settings_say_when_it_is_collected(world: World)
     assert again.metrics["feedback_not_used"] == {"has_errors": 1}
 
 
+def test_an_answer_that_was_stopped_at_once_is_no_fast_one(world: World) -> None:
+    for n in range(3):
+        world.generation(f"g{n}", f"e{n}", 0, session=f"s{n}", duration_ms=8_000.0)
+    cut: dict[str, Any] = {"session": "c", "finish_reason": "abort"}
+    world.generation("first", "stopped", 0, duration_ms=100.0, **(cut | {"finish_reason": "tool_calls"}))
+    world.generation("then", "stopped", 1_000, ordinal=1, duration_ms=800.0, **cut)
+    rows = rewarded(distilled(world).outputs["experience"])
+    assert (rows["stopped"]["latency"], rows["stopped"]["term_latency"]) == (None, 0.0)
+    assert rows["e0"]["latency"] == 0.0
+
+
 @pytest.mark.parametrize("finish", ["context_overflow", "timeout"])
 def test_an_answer_that_never_came_takes_no_length_away(world: World, finish: str) -> None:
     """The engine tells no prompt of a call without an answer, and the length of all the others was not known
