@@ -29,6 +29,7 @@ EXPLICIT_NO = 0.95
 EXPLICIT_YES = 0.05
 _SAME = 0.95  # share of words, in their order, from which on a message is the request once more
 _MOST = 400  # words; longer ones must be the same, as comparing takes the square of their number
+_NOTE = len("[Request interrupted by user")  # it stands first: who quotes it further on has stopped nothing
 _FEWEST = 3  # words; shorter ones ("go on", "yes") are said again without reproach
 
 
@@ -88,7 +89,7 @@ def followup(
     if not texts:
         return None
     message = words_of(texts[0])
-    if undone or interrupted(message) or (not asked and repeats_request(message, request)):
+    if undone or interrupted(message.lstrip()[:_NOTE]) or (not asked and repeats_request(message, request)):
         return EXPLICIT_NO
     return Followup(message, request, answer, asked)
 

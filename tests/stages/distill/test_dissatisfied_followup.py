@@ -244,8 +244,12 @@ def test_comparing_long_requests_takes_no_time() -> None:
 
 
 def test_a_note_of_an_interruption_outranks_text() -> None:
-    note = event("user_message", 5, text="[Request interrupted by user for tool use]")
-    assert followup([note], REQUEST, "", False, False, 0, HOUR) == EXPLICIT_NO
+    note = "[Request interrupted by user for tool use]"
+    for text in (note, f"{note}\nthanks"):
+        said = event("user_message", 5, text=text)
+        assert followup([said], REQUEST, "", False, False, 0, HOUR) == EXPLICIT_NO
+    quoted = event("user_message", 5, text=f"thanks! what does {note} in the log mean?")
+    assert isinstance(followup([quoted], REQUEST, "", False, False, 0, HOUR), Followup)
 
 
 @given(st.text(max_size=300), st.text(max_size=100))
