@@ -166,7 +166,8 @@ class _Asking(Generic[V]):
             timeout=self.endpoint.timeout_s,
             transport=self.transport,
         ) as client:
-            workers = [asyncio.create_task(worker(client)) for _ in range(self.endpoint.concurrency)]
+            n = min(self.endpoint.concurrency, len(open_))
+            workers = [asyncio.create_task(worker(client)) for _ in range(n)]
             _, late = await asyncio.wait(workers, timeout=self.endpoint.deadline_s)
             for task in late:
                 task.cancel()

@@ -238,6 +238,8 @@ def test_a_judge_needs_a_model() -> None:
     for wrong in ("ftp://x", "http:///v1", "http://localhost:99999/v1"):
         with pytest.raises(ValidationError, match=r"judge\.url .*http"):
             JudgeConfig(url=wrong, model="m")
+    with pytest.raises(ValidationError, match="temperature"):
+        JudgeConfig(temperature=float("inf"))  # no JSON has it
 
 
 def test_texts_are_redacted_before_they_are_cut() -> None:
