@@ -18,8 +18,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from cursorbench.sessions.automatic import is_notice
-from cursorbench.sessions.spoken import words_of
+from cursorbench.sessions.spoken import parts, words_of
 from stages.distill.order import in_order
 from stages.distill.signals.followup.features import Followup, interrupted
 from stages.distill.text import LIMIT, words
@@ -85,7 +84,7 @@ def followup(
     if any(e.type == "interrupted" or refused_with_reason(e) for e in in_time):
         return EXPLICIT_NO
     messages = [e.data.get("text") for e in in_time if e.type == "user_message"]
-    texts = [text for text in messages if isinstance(text, str) and text.strip() and not is_notice(text)]
+    texts = [text for text in messages if isinstance(text, str) and text.strip() and _by_a_person(text)]
     if not texts:
         return None
     message = words_of(texts[0])
@@ -99,6 +98,11 @@ def probabilities(cases: Sequence[Followup]) -> list[float]:
     from stages.distill.signals.followup.model import judge
 
     return [float(p) for p in judge(cases)]
+
+
+def _by_a_person(text: str) -> bool:
+    """Whether somebody typed any of it, or stopped the agent: a client's own texts judge nothing."""
+    return not all(part.automatic for part in parts(text))
 
 
 def _goes_on(message: str) -> bool:
