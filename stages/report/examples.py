@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from cursorbench.redaction import Kind, Redactor, by_kind
 from stages import schemas, tables
-from stages.distill.spec import RewardSpec, parse
+from stages.distill.recorded import spec_of
+from stages.distill.spec import RewardSpec
 from stages.distill.text import begun_thought
 from stages.errors import InputMissingError, IntegrityError
 from stages.report.episodes import told_times
@@ -98,8 +99,7 @@ def examples(
         IntegrityError: (exit 12) an artifact is damaged.
     """
     best, worst = extremes(table)
-    text = (experiences[-1].path / schemas.SPEC_FILE).read_text("utf-8")
-    spec = parse(text, schemas.SPEC_FILE)
+    spec = spec_of(experiences[-1])
     rows = table.take(pa.array(best + worst, pa.int64())).to_pylist()
     found = [_example(row, spec, experiences[row[ORIGIN]].meta["price"]) for row in rows]
     for place in {row[ORIGIN] for row in rows} if texts else ():
