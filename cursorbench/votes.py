@@ -12,10 +12,11 @@ import asyncio
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import httpx
 import msgspec
@@ -25,6 +26,11 @@ Messages = Sequence[Mapping[str, str]]
 
 _BACKOFF_S = 0.2
 _GIVE_UP = 8  # questions in a row without an answer; then the endpoint is taken for down
+_LARGEST = 4_000_000  # bytes of a reply; who sends more sends no vote
+
+
+# what a chat template may take for a token of its own, and so for the end of what is quoted
+_CONTROL = re.compile(r"<(?=[|｜]|/?[a-z]+(?:_[a-z0-9]+)*>)|\[(?=/?[A-Z]+(?:_[A-Z]+)*\])")
 
 
 class Endpoint(Protocol):
@@ -76,6 +82,13 @@ class Said(Generic[V]):
 
 class _NoVoteError(Exception):
     """One vote was not to be had; the message is the reason as one word."""
+
+
+def quoted(texts: Mapping[str, object]) -> str:
+    """Texts of others as JSON, for a message. What looks like a token of a chat template is spelled out:
+    servers find such tokens in texts, too, so that `<|im_end|>` in a quotation would be the message's end."""
+    said = json.dumps(texts, ensure_ascii=False, indent=1)
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", said)
 
 
 def digest(messages: Messages, endpoint: Endpoint) -> str:
@@ -138,7 +151,8 @@ class _Asking(Generic[V]):
     async def all(self, open_: Mapping[str, Messages]) -> None:
         """Ask until all is answered, the deadline has passed, or the endpoint is down."""
         waiting = iter(open_.items())
-        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        key = self.key.strip().encode()  # as bytes: what is no ASCII is for the endpoint to refuse
+        headers = {b"Authorization": b"Bearer " + key} if key else {}
 
         async def worker(client: httpx.AsyncClient) -> None:
             for name, messages in waiting:
@@ -152,7 +166,8 @@ class _Asking(Generic[V]):
             timeout=self.endpoint.timeout_s,
             transport=self.transport,
         ) as client:
-            workers = [asyncio.create_task(worker(client)) for _ in range(self.endpoint.concurrency)]
+            n = min(self.endpoint.concurrency, len(open_))
+            workers = [asyncio.create_task(worker(client)) for _ in range(n)]
             _, late = await asyncio.wait(workers, timeout=self.endpoint.deadline_s)
             for task in late:
                 task.cancel()
@@ -198,23 +213,36 @@ class _Asking(Generic[V]):
             if attempt:
                 await asyncio.sleep(_BACKOFF_S * 2 ** (attempt - 1))
             try:
-                reply = await client.post("chat/completions", json=body)
-            except httpx.TimeoutException:
+                status, reply = await self._reply(client, body)
+            except (TimeoutError, httpx.TimeoutException):
                 why = "timeout"
                 continue
             except httpx.HTTPError:
                 why = "unreachable"
                 continue
-            if reply.status_code == 429 or reply.status_code >= 500:
+            if status == 429 or status >= 500:
                 why = "overloaded"
                 continue
-            if reply.status_code != 200:
+            if status != 200:
                 raise _NoVoteError("refused")
-            said = self.read(_content(reply.content))
+            said = self.read(_content(reply))
             if said is None:
                 raise _NoVoteError("unclear")
             return said
         raise _NoVoteError(why)
+
+    async def _reply(self, client: httpx.AsyncClient, body: Mapping[str, Any]) -> tuple[int, bytes]:
+        """(status, body): whole within `timeout_s`, which httpx counts anew with each byte that comes."""
+        whole = b""
+        async with (
+            asyncio.timeout(self.endpoint.timeout_s),
+            client.stream("POST", "chat/completions", json=body) as reply,
+        ):
+            async for part in reply.aiter_bytes():
+                whole += part
+                if len(whole) > _LARGEST:
+                    raise _NoVoteError("unclear")
+        return reply.status_code, whole
 
 
 class _Message(msgspec.Struct):
@@ -223,6 +251,7 @@ class _Message(msgspec.Struct):
 
 class _Choice(msgspec.Struct):
     message: _Message
+    finish_reason: str | None = None
 
 
 class _Completion(msgspec.Struct):
@@ -230,12 +259,14 @@ class _Completion(msgspec.Struct):
 
 
 def _content(body: bytes) -> str:
-    """The text of a chat completion. Raises _NoVoteError when the body is none."""
+    """The text of a chat completion; "" of one that was cut, for it had not come to its verdict: what it
+    names till then is what it ponders. Raises _NoVoteError when the body is none."""
     try:
         completion = msgspec.json.decode(body, type=_Completion)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _NoVoteError("unclear") from error
-    return (completion.choices[0].message.content or "") if completion.choices else ""
+    first = completion.choices[0] if completion.choices else None
+    return "" if first is None or first.finish_reason == "length" else first.message.content or ""
 
 
 def _path(cache: Path, name: str) -> Path:

@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 OF_EPISODE = ("reward", "edited", "clarified")  # what a call's episode tells, beside the call itself
-_CUT = ("abort", "error", "timeout")  # finish reasons of answers that somebody else ended
+CUT = ("abort", "error", "timeout")  # finish reasons of answers that somebody else ended
 _COLUMNS = ["id", "episode", "finish_reason", "output_tokens", "invalid_tool_calls", "tool_calls"]
 
 
@@ -111,7 +111,7 @@ def _calls(table: pa.Table, ids: pa.Array, lost: pa.Array, kept: pa.Array | None
     tokens = _floats(table["output_tokens"])
     told = tokens > 0
     # what came without a token, nobody knows what it was; and a call that was cut is broken by that
-    whole = told & (_place(table["finish_reason"], pa.array(_CUT)) < 0)
+    whole = told & (_place(table["finish_reason"], pa.array(CUT)) < 0)
     calls = np.nan_to_num(_floats(pc.list_value_length(table["tool_calls"])))
     columns = {
         "episode": episode,

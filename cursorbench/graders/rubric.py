@@ -12,12 +12,14 @@ gated, and never pooled with correctness.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -86,12 +88,17 @@ def read_rubric(path: Path) -> Rubric:
     """
     try:
         found = msgspec.convert(tomllib.loads(path.read_text("utf-8")), Rubric)
+        _ = urlsplit(found.url).port  # raises for one that no address has
     except FileNotFoundError as error:
         raise InputMissingError(f"there is no rubric {path}") from error
     except (ValueError, msgspec.ValidationError) as error:
         raise UsageError(f"{path} is no rubric: {error}", hint="url, model, criteria, votes") from error
     if not found.url.startswith(("http://", "https://")) or not found.criteria or found.votes < 1:
         raise UsageError(f"{path}: url must be http(s), with criteria and at least one vote")
+    least = dict.fromkeys(("retries", "temperature", "timeout_s", "deadline_s"), 0)
+    least |= {"max_tokens": 1, "concurrency": 1}
+    if wrong := [name for name, of in least.items() if not of <= getattr(found, name) < math.inf]:
+        raise UsageError(f"{path}: {wrong[0]} must be {least[wrong[0]]} or more", hint="or leave it away")
     return found
 
 
@@ -102,8 +109,10 @@ def messages(instruction: str, diff: str, criteria: Sequence[str]) -> list[dict[
         "diff": redact(visible(diff)).text[:MAX_DIFF],
         "criteria": {str(number): text for number, text in enumerate(criteria, 1)},
     }
-    said = json.dumps(texts, ensure_ascii=False, indent=1)
-    return [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": said}]
+    return [
+        {"role": "system", "content": INSTRUCTION},
+        {"role": "user", "content": votes.quoted(texts)},
+    ]
 
 
 def verdict(text: str, criteria: int) -> list[bool] | None:

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from stages.addresses import checked
+
 
 class JudgeConfig(BaseModel):
     """A model behind an OpenAI-compatible endpoint that judges follow-up messages by their redacted text."""
@@ -20,7 +22,7 @@ class JudgeConfig(BaseModel):
         "RTRL_JUDGE_KEY", description="environment variable that holds the endpoint's key, if it wants one"
     )
     votes: int = Field(3, ge=1, description="times each message is judged; the share is the probability")
-    temperature: float = Field(0.7, ge=0, description="sampling temperature of a vote")
+    temperature: float = Field(0.7, ge=0, allow_inf_nan=False, description="sampling temperature of a vote")
     max_tokens: int = Field(512, ge=1, description="of a reply, thoughts included")
     timeout_s: float = Field(20.0, gt=0, description="seconds one reply may take")
     retries: int = Field(2, ge=0, description="further tries of a vote after a time-out or an overload")
@@ -33,8 +35,10 @@ class JudgeConfig(BaseModel):
     def _named(self) -> JudgeConfig:
         if self.url and not self.model:
             raise ValueError("judge.url needs judge.model")
-        if self.url and not self.url.startswith(("http://", "https://")):
-            raise ValueError("judge.url must begin with http:// or https://")
+        try:
+            checked(self.url or "http://none")
+        except ValueError as error:
+            raise ValueError(f"judge.url {error}") from error
         return self
 
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from stages import rows, schemas, tables
 from stages.distill.order import in_order
-from stages.distill.spec import PRICE, RewardSpec, parse
+from stages.distill.recorded import spec_of
+from stages.distill.spec import PRICE
 from stages.episode_names import episode_of, no_such
-from stages.errors import IntegrityError, UsageError
+from stages.errors import UsageError
 from stages.records import Event
 from stages.stage import Artifact
 from stages.terms import Term, terms_of
@@ -79,7 +80,7 @@ def explain(workspace: Workspace, store: Store, experience_ref: str, name: str) 
     experience = store.resolve(experience_ref, workspace.settings.workspace.line)
     if experience.kind != "experience":
         raise UsageError(f"{experience.ref} is no experience", hint="name experience@vN")
-    spec = _spec(experience)
+    spec = spec_of(experience)
     schema = schemas.experience_episodes((*spec.names, PRICE))
     episode_id = episode_of(store, experience, name)
     row = _row(experience, tables.read(experience.path / schemas.EPISODES_FILE, schema), episode_id)
@@ -115,15 +116,6 @@ def _row(experience: Artifact, table: Any, episode_id: str) -> dict[str, Any]:
     if not found:
         raise no_such(experience, episode_id)
     return found[0]
-
-
-def _spec(experience: Artifact) -> RewardSpec:
-    spec = parse((experience.path / schemas.SPEC_FILE).read_text("utf-8"), schemas.SPEC_FILE)
-    if spec.digest != experience.meta["spec"]:
-        raise IntegrityError(
-            f"{experience.ref} holds another reward spec than it names", hint="rtrl verify --full"
-        )
-    return spec
 
 
 def _time(at: int) -> str:

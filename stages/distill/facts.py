@@ -15,6 +15,7 @@ from typing import Any
 
 from cursorbench.sessions.spoken import words_of
 from stages import rows, schemas, tables
+from stages.distill.text import begun_thought
 from stages.errors import IntegrityError
 from stages.records import TEXT_ONLY, Event
 from stages.sequences import Ends, chains, not_reproducible, payload_defect
@@ -30,6 +31,7 @@ _COLUMNS = [
     "at",
     "sampling",
     "spans",
+    "finish_reason",
     "prompt_tokens",
     "output_tokens",
     "ttft_ms",
@@ -188,9 +190,12 @@ class PartReader:
 
 
 def _thinking(answer: str) -> float:
-    """Share of an answer's characters between <think> and </think> (or its end)."""
-    start = answer.find("<think>")
-    if start < 0:
-        return 0.0
-    end = answer.find("</think>", start)
-    return ((end if end >= 0 else len(answer)) - start) / len(answer)
+    """Share of an answer's characters that is thought: between each <think> and its </think> (or the answer's
+    end), and what the answer begins within."""
+    at = begun_thought(answer)
+    thought = max(0, at - len("</think>"))
+    while (start := answer.find("<think>", at)) >= 0:
+        end = answer.find("</think>", start)
+        at = end if end >= 0 else len(answer)
+        thought += at - start
+    return thought / len(answer) if answer else 0.0

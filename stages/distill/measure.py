@@ -27,7 +27,8 @@ from stages.distill.signals.task_outcome import task_outcome
 from stages.distill.spec import RewardSpec
 from stages.distill.strata import kind_of_work, stratum
 from stages.distill.watched import NO_REACTION, watched
-from stages.records import GROUP, Event
+from stages.parts import CUT
+from stages.records import GROUP, TEXT_ONLY, Event
 
 MEASURED = pa.schema(
     [
@@ -53,6 +54,7 @@ MEASURED = pa.schema(
         ("request_tokens", pa.int64()),
         ("total_ms", pa.float64()),
         ("first_token_ms", pa.float64()),
+        ("latency.cut", pa.bool_()),  # one of its answers was cut: `total_ms` is the least it would have been
         ("edit_persistence_24h", pa.float64()),
         ("edit_persistence_7d", pa.float64()),
         ("edit_persistence", pa.float64()),
@@ -216,6 +218,7 @@ def _numbers(episodes: Sequence[Episode], spec: RewardSpec) -> dict[str, Any]:
     )
     spoken = column["output_tokens"] - thought
     first = np.cumsum([0, *counts[:-1]], dtype=np.int64) if n else np.zeros(0, np.int64)
+    texts = np.array([row["defect"] == TEXT_ONLY for row in rows], dtype=np.float64)
     lengths = Lengths(
         final=_sum(of, np.where(calls == 0, spoken, 0.0), n),
         call=_sum(of, np.where(calls > 0, spoken, 0.0), n),
@@ -228,13 +231,14 @@ def _numbers(episodes: Sequence[Episode], spec: RewardSpec) -> dict[str, Any]:
         "n_generations": counts,
         "n_calls": lengths.calls.astype(np.int64),
         "output_tokens": _sum(of, column["output_tokens"], n).astype(np.int64),
-        "request_tokens": column["prompt_tokens"][first].astype(np.int64),
+        "request_tokens": _request_tokens(episodes),
         "total_ms": _sum(of, column["duration_ms"], n),
         "first_token_ms": column["ttft_ms"][first],
+        "latency.cut": [any(row["finish_reason"] in CUT for row in e.generations) for e in episodes],
         "invalid_tool_calls": invalid_tool_calls(of, column["invalid_tool_calls"], n),
         "length_cost": np.where(
-            _sum(of, (column["prompt_tokens"] == 0).astype(np.float64), n) > 0,
-            np.nan,  # texts of a log: how many tokens they were is not known
+            _sum(of, texts, n) > 0,
+            np.nan,  # a log's: how many tokens they were is not known
             length_cost(mix(lengths, spec.length_cost.weights()), spec.length_cost.k, spec.length_cost.q),
         ),
     }
@@ -249,15 +253,25 @@ def _sum(of: _Ints, values: _Floats, n: int) -> _Floats:
     return np.bincount(of, weights=values, minlength=n).astype(np.float64)
 
 
+def _request_tokens(episodes: Sequence[Episode]) -> list[int]:
+    """Prompt tokens of each episode's first model call that tells them: an engine that gives no answer, as
+    the context is full or time is over, does not tell of the prompt either."""
+    told = ((row["prompt_tokens"] for row in e.generations if row["prompt_tokens"]) for e in episodes)
+    return [next(of, 0) for of in told]
+
+
 def _before(episodes: Sequence[Episode]) -> _Ints:
-    """For each generation, the one that it goes on from, else the one before it in the episode; -1: none.
+    """For each generation, the one that it goes on from, else the one before it in the episode of those whose
+    prompt is told; -1: none.
 
     Agents that work side by side in an episode have not read each other's prompts.
     """
     found: list[int] = []
     for episode in episodes:
-        start = len(found)
-        found += [-1, *range(start, start + len(episode.generations) - 1)]
+        start, last = len(found), -1
+        for n, row in enumerate(episode.generations, start):
+            found.append(last)
+            last = n if row["prompt_tokens"] else last
         for one, next_ in (pair for chain in episode.chains for pair in pairwise(chain)):
             found[start + next_] = start + one
     return np.array(found, dtype=np.int64)

@@ -24,7 +24,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 Medians = dict[str, latency.Median]
 
-_TIMES = {"latency": "total_ms", "latency_first_token": "first_token_ms"}
+_SIGNALS = ("latency", "latency_first_token")
 
 
 def before_window(before: Artifact | None, line: str, medians_of: Artifact | None) -> LineState:
@@ -54,7 +54,7 @@ def medians(state: LineState) -> dict[str, Medians]:
 def with_medians_of(state: LineState, other: LineState) -> LineState:
     """The state, with the other one's medians of the size classes that it has none of."""
     mine, theirs = medians(state), medians(other)
-    known = {signal: {**theirs.get(signal, {}), **mine.get(signal, {})} for signal in _TIMES}
+    known = {signal: {**theirs.get(signal, {}), **mine.get(signal, {})} for signal in _SIGNALS}
     return msgspec.structs.replace(state, latency=msgspec.to_builtins(known))
 
 
@@ -63,8 +63,17 @@ def latencies(measured: pa.Table, state: LineState) -> dict[str, Floats]:
     sizes = latency.size_class(measured["request_tokens"].to_numpy())
     known = medians(state)
     return {
-        signal: latency.log_ratio(measured[column].to_numpy(), sizes, known.get(signal, {}))
-        for signal, column in _TIMES.items()
+        signal: latency.log_ratio(times, sizes, known.get(signal, {}), cut)
+        for signal, (times, cut) in _times(measured).items()
+    }
+
+
+def _times(measured: pa.Table) -> dict[str, tuple[Floats, Bools]]:
+    """By signal the times [E], and which of them somebody cut; the first token had come by then."""
+    cut = np.array(measured["latency.cut"].to_pylist(), dtype=np.bool_)
+    return {
+        "latency": (measured["total_ms"].to_numpy(), cut),
+        "latency_first_token": (measured["first_token_ms"].to_numpy(), np.zeros_like(cut)),
     }
 
 
@@ -97,9 +106,8 @@ def updated(
     """The state after this window of the line."""
     sizes = latency.size_class(measured["request_tokens"].to_numpy())
     known = medians(state)
-    for signal, column in _TIMES.items():
-        times = measured[column].to_numpy()
-        known[signal] = latency.updated(times, sizes, known.get(signal, {}), spec.latency.memory)
+    for signal, (times, cut) in _times(measured).items():
+        known[signal] = latency.updated(times, sizes, known.get(signal, {}), spec.latency.memory, cut)
     return msgspec.structs.replace(
         state,
         latency=msgspec.to_builtins(known),

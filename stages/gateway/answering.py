@@ -12,7 +12,7 @@ from stages.gateway.errors import ApiError, unavailable
 from stages.gateway.gate import CUT, CutShortError
 from stages.gateway.http import JSON_TYPE, Send, send_body
 from stages.gateway.metrics import Metrics
-from stages.gateway.tools import Answer, read_answer
+from stages.gateway.tools import Answer, ToolStream, read_answer
 
 ENGINE_PATH = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 OBJECT = {"chat": "chat.completion", "completions": "text_completion"}
@@ -50,11 +50,13 @@ class Answerer:
             gate.leave()
         answered = time.perf_counter()
         sampled, choice = read_whole(value)
-        answer = read_answer(sampled.text, request.tools)
         if sampled.finish_reason in BROKEN:
             sampled.defect = LOST
-            self.recorder.record(call, sampled, answer, ttft_s=answered - call.began)
+            begun = ToolStream(request.tools)
+            begun.feed(sampled.text)  # and no more: a call that was cut is broken by the cut
+            self.recorder.record(call, sampled, begun.answer, ttft_s=answered - call.began)
             raise lost()
+        answer = read_answer(sampled.text, request.tools)
         finish = finish_reason(sampled.finish_reason, answer)
         self.recorder.record(call, sampled, answer, ttft_s=answered - call.began)
         body = orjson.dumps(whole_body(call, value, choice, answer, finish))

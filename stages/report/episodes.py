@@ -28,7 +28,7 @@ LABELS = ("agent", "model", "repository", "work", "stratum", "arm", "checkpoint"
 # columns of the report alone; no signal of a team can have such a name
 CALLS = "report.calls"  # how many tool calls an episode made, from its interactions
 TOLD_CALLS = "report.told_calls"  # those of them of which the source says whether they were valid
-_YEAR_9999 = 253_370_764_800_000  # ms
+_YEAR_3000 = 32_503_680_000_000  # ms; a plot needs room behind its last point, within the calendar
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -73,6 +73,6 @@ class Episodes:
 
 
 def told_times(at: Any) -> Ints:
-    """ms since the epoch [N], 0 where that is no time of a calendar: sources tell what they like."""
+    """ms since the epoch [N], 0 where nobody can have been then: sources tell what they like."""
     times = np.asarray(at, dtype=np.int64)
-    return np.where((times > 0) & (times < _YEAR_9999), times, 0)
+    return np.where((times > 0) & (times < _YEAR_3000), times, 0)

@@ -18,7 +18,9 @@ import pyarrow.compute as pc
 
 from cursorbench.redaction import Kind, Redactor, by_kind
 from stages import schemas, tables
-from stages.distill.spec import RewardSpec, parse
+from stages.distill.recorded import spec_of
+from stages.distill.spec import RewardSpec
+from stages.distill.text import begun_thought
 from stages.errors import InputMissingError, IntegrityError
 from stages.report.episodes import told_times
 from stages.report.load import ORIGIN
@@ -97,8 +99,7 @@ def examples(
         IntegrityError: (exit 12) an artifact is damaged.
     """
     best, worst = extremes(table)
-    text = (experiences[-1].path / schemas.SPEC_FILE).read_text("utf-8")
-    spec = parse(text, schemas.SPEC_FILE)
+    spec = spec_of(experiences[-1])
     rows = table.take(pa.array(best + worst, pa.int64())).to_pylist()
     found = [_example(row, spec, experiences[row[ORIGIN]].meta["price"]) for row in rows]
     for place in {row[ORIGIN] for row in rows} if texts else ():
@@ -111,7 +112,7 @@ def examples(
 
 def _with_texts(example: Example, opened: tuple[str, str, str]) -> Example:
     state, request, answer = opened
-    said = _THOUGHT.sub("", answer)
+    said = _THOUGHT.sub("", answer[begun_thought(answer) :])
     redactor = Redactor()
     request, answer = fit(request, SHOWN, redactor), fit_end(said, SHOWN, redactor)
     return replace(example, state=state, request=request, answer=answer, masked=by_kind(redactor.counts))

@@ -18,8 +18,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from cursorbench.sessions.automatic import is_notice
-from cursorbench.sessions.spoken import words_of
+from cursorbench.sessions.spoken import parts, words_of
 from stages.distill.order import in_order
 from stages.distill.signals.followup.features import Followup, interrupted
 from stages.distill.text import LIMIT, words
@@ -29,6 +28,7 @@ EXPLICIT_NO = 0.95
 EXPLICIT_YES = 0.05
 _SAME = 0.95  # share of words, in their order, from which on a message is the request once more
 _MOST = 400  # words; longer ones must be the same, as comparing takes the square of their number
+_NOTE = len("[Request interrupted by user")  # it stands first: who quotes it further on has stopped nothing
 _FEWEST = 3  # words; shorter ones ("go on", "yes") are said again without reproach
 
 
@@ -84,11 +84,11 @@ def followup(
     if any(e.type == "interrupted" or refused_with_reason(e) for e in in_time):
         return EXPLICIT_NO
     messages = [e.data.get("text") for e in in_time if e.type == "user_message"]
-    texts = [text for text in messages if isinstance(text, str) and text.strip() and not is_notice(text)]
+    texts = [text for text in messages if isinstance(text, str) and text.strip() and _by_a_person(text)]
     if not texts:
         return None
     message = words_of(texts[0])
-    if undone or interrupted(message) or (not asked and repeats_request(message, request)):
+    if undone or interrupted(message.lstrip()[:_NOTE]) or (not asked and repeats_request(message, request)):
         return EXPLICIT_NO
     return Followup(message, request, answer, asked)
 
@@ -98,6 +98,11 @@ def probabilities(cases: Sequence[Followup]) -> list[float]:
     from stages.distill.signals.followup.model import judge
 
     return [float(p) for p in judge(cases)]
+
+
+def _by_a_person(text: str) -> bool:
+    """Whether somebody typed any of it, or stopped the agent: a client's own texts judge nothing."""
+    return not all(part.automatic for part in parts(text))
 
 
 def _goes_on(message: str) -> bool:

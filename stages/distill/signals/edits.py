@@ -25,7 +25,7 @@ count in neither.
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from posixpath import normpath
@@ -122,10 +122,13 @@ def edits_of(events: Sequence[Event], answered_at: int, horizon_ms: int) -> Edit
     events = in_order(events)
     applied = _applied(events)
     last = {edit.path: edit.place for edit in applied}
+    for place, event in enumerate(events):
+        if _by_name_alone(event):
+            last[path_of(event)] = max(place, last.get(path_of(event), -1))
     undone: set[_Edit] = set()
     made_good: set[_Edit] = set()
     refused: dict[tuple[object, ...], Event] = {}
-    ever_undone = False
+    in_time: set[int] = set()  # places of what undid or refused something
     so_far, to_come = _SoFar(), deque(applied)
     for place, event in enumerate(events):
         if event.type not in UNDOING:
@@ -135,26 +138,43 @@ def edits_of(events: Sequence[Event], answered_at: int, horizon_ms: int) -> Edit
         about = so_far.about(event)
         if event.at > (about.at if about else answered_at) + horizon_ms:
             continue
-        ever_undone = True
+        in_time.add(place)
         path = path_of(event)
         for edit in about.take() if about else ():
             (made_good if last[edit.path] > place else undone).add(edit)
-        if not about and not (last.get(path, -1) > place if path else to_come):
+        later = last.get(path, -1) if path else max(last.values(), default=-1)
+        if not about and later < place:
             refused[event.generation_id, path, sides_of(event)] = event  # told twice, it counts once
     undone -= made_good
     return Edits(
         changes=_changes([edit for edit in applied if edit not in made_good], undone),
         refused=tuple(refused.values()),
         undone=bool(undone or refused),
-        ever_undone=ever_undone,
-        unseen=_unseen(events),
+        ever_undone=bool(in_time),
+        unseen=_unseen(events, in_time),
     )
 
 
-def _unseen(events: Sequence[Event]) -> frozenset[str]:
-    """Files of edits that are told by name alone, as some logs do."""
-    named = {path_of(e) for e in events if e.type == "edit_applied" and sides_of(e) is None}
-    return frozenset(named - {path_of(e) for e in events if e.type in UNDOING})
+def _unseen(events: Sequence[Event], in_time: Collection[int]) -> frozenset[str]:
+    """Files of edits that are told by name alone, as some logs do, and that stand: what was undone or refused
+    `in_time`, at these places, and not edited again does not."""
+    standing: dict[str, set[str]] = defaultdict(set)  # whose edits, by file
+    for place, event in enumerate(events):
+        path, whose = path_of(event), event.generation_id
+        if _by_name_alone(event):
+            standing[path].add(whose)
+        elif place in in_time and event.type == "edit_reverted" and whose not in standing[path]:
+            standing[path].clear()
+        elif place in in_time:
+            for file in (path,) if path else tuple(standing):
+                standing[file].discard(whose)
+    return frozenset(path for path, of in standing.items() if of)
+
+
+def _by_name_alone(event: Event) -> bool:
+    """Whether it is an edit that tells no text: `sides_of` has none of it. No diff is read for that."""
+    diff = event.data.get("diff")
+    return event.type == "edit_applied" and _texts(event) is None and not isinstance(diff, str)
 
 
 def path_of(event: Event) -> str:

@@ -6,6 +6,10 @@ Size is the size of the request (log2 of its prompt tokens), never of the answer
 excuse themselves. `latency` is the time the model took over the whole episode, `latency_first_token` that
 to the first token of its first answer; time spent by tools and by the user is not the model's.
 
+An answer that somebody cut (its user, a lost engine, a time-out) would have taken longer, nobody knows how
+long: it counts where it had taken more than the median by then, else it is not known, or to be stopped early
+would pay. In the medians it is not.
+
 The medians are line state: read before the window is scored, then moved towards the window's own by
 m <- m + n / (n + w) (m_window - m), w the (bounded) number of episodes m stands on. A size class the line
 has not met is compared with its own window.
@@ -21,6 +25,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 _FLOOR_MS = 1e-3
 
@@ -37,34 +42,38 @@ def size_class(prompt_tokens: Ints) -> Ints:
     return np.asarray(np.floor(np.log2(np.maximum(prompt_tokens, 1))), dtype=np.int64)
 
 
-def log_ratio(milliseconds: Floats, sizes: Ints, known: Mapping[str, Median]) -> Floats:
-    """ln(ms / median of the size class) [E]; nan where the time is not known (nan or negative)."""
+def log_ratio(milliseconds: Floats, sizes: Ints, known: Mapping[str, Median], cut: Bools) -> Floats:
+    """ln(ms / median of the size class) [E]; nan where the time is not known (nan or negative).
+
+    Of what was `cut` [E] the time is the least that it would have been: nan where that is under the median.
+    """
     logs = _logs(milliseconds)
-    result = np.full(len(logs), np.nan)
-    for size in np.unique(sizes):
-        of = (sizes == size) & ~np.isnan(logs)
-        if of.any():
-            median = known.get(str(size))
-            result[of] = logs[of] - (median.value if median is not None else float(np.median(logs[of])))
-    return result
+    medians = {int(size): median.value for size, median in known.items()}
+    for size, (window, _) in _of_window(logs, sizes, cut).items():
+        medians.setdefault(size, window)
+    classes, of = np.unique(sizes, return_inverse=True)
+    usual = np.array([medians.get(int(size), np.nan) for size in classes], dtype=np.float64)
+    result = logs - usual[of]
+    return np.where(cut & ~(result > 0), np.nan, result)
 
 
 def updated(
-    milliseconds: Floats, sizes: Ints, known: Mapping[str, Median], limit: float
+    milliseconds: Floats, sizes: Ints, known: Mapping[str, Median], limit: float, cut: Bools
 ) -> dict[str, Median]:
     """The medians after this window; `limit` bounds their weight, so that old speed is forgotten."""
-    logs = _logs(milliseconds)
     result = dict(known)
-    for size in np.unique(sizes):
-        of = (sizes == size) & ~np.isnan(logs)
-        n = float(of.sum())
-        if not n:
-            continue
-        window = float(np.median(logs[of]))
+    for size, (window, n) in _of_window(_logs(milliseconds), sizes, cut).items():
         old = known.get(str(size))
         value = window if old is None else old.value + n / (n + old.weight) * (window - old.value)
         result[str(size)] = Median(value, min(limit, n + (old.weight if old else 0.0)))
     return result
+
+
+def _of_window(logs: Floats, sizes: Ints, cut: Bools) -> dict[int, tuple[float, float]]:
+    """(median, how many) of each size class that has times, without those that were cut."""
+    whole = ~np.isnan(logs) & ~cut
+    of = {int(size): logs[whole & (sizes == size)] for size in np.unique(sizes[whole])}
+    return {size: (float(np.median(those)), float(len(those))) for size, those in of.items()}
 
 
 def _logs(milliseconds: Floats) -> Floats:

@@ -83,6 +83,9 @@ def test_a_rubric_file(tmp_path: Path) -> None:
         'model = "m"',
         'url = "ftp://x"\nmodel = "m"',
         'url = "http://x"\nmodel = "m"\nblind = false',
+        'url = "http://x:99999/v1"\nmodel = "m"',
+        'url = "http://x"\nmodel = "m"\nconcurrency = 0',
+        'url = "http://x"\nmodel = "m"\ntimeout_s = nan',
     ):
         path.write_text(text)
         with pytest.raises(UsageError):

@@ -38,7 +38,7 @@ def answered(case: Case, text: str, root: Path) -> Episode:
     row = {
         "id": "g", "user": case.person.id, "episode": "e", "at": 0, "prompt_tokens": 50, "output_tokens": 10,
         "ttft_ms": 1.0, "duration_ms": 2.0, "tool_calls": [], "invalid_tool_calls": 0, "tools_digest": "",
-        "features": [], "prompt_base": "", "prompt_prefix": 0,
+        "features": [], "prompt_base": "", "prompt_prefix": 0, "defect": "", "finish_reason": "stop",
     }  # fmt: skip
     head = {
         "id": "e", "key_id": "k", "user": case.person.id, "session": "s", "arm": "live", "checkpoint": "c",

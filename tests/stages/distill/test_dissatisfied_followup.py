@@ -146,8 +146,20 @@ def test_the_first_message_counts() -> None:
     assert followup(events, REQUEST, "", False, False, 0, HOUR) == Followup("thanks", REQUEST)
 
 
-def test_a_clients_notice_is_no_follow_up() -> None:
-    notice = event("user_message", 5, text="<task-notification>it failed with an error</task-notification>")
+CONTINUED = """This session is being continued from a previous conversation that ran out of context. The
+conversation is summarized below: the test still fails with KeyError, the wrong file was edited."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<task-notification>it failed with an error</task-notification>",
+        CONTINUED,  # was judged: 0.99
+        "<command-name>/clear</command-name>\n<command-message>clear</command-message>",
+    ],
+)
+def test_what_a_client_writes_by_itself_is_no_follow_up(text: str) -> None:
+    notice = event("user_message", 5, text=text)
     assert followup([notice], REQUEST, "", False, False, 0, HOUR) is None
     events = [notice, event("user_message", 9, text="thanks")]
     assert followup(events, REQUEST, "", False, False, 0, HOUR) == Followup("thanks", REQUEST)
@@ -244,8 +256,12 @@ def test_comparing_long_requests_takes_no_time() -> None:
 
 
 def test_a_note_of_an_interruption_outranks_text() -> None:
-    note = event("user_message", 5, text="[Request interrupted by user for tool use]")
-    assert followup([note], REQUEST, "", False, False, 0, HOUR) == EXPLICIT_NO
+    note = "[Request interrupted by user for tool use]"
+    for text in (note, f"{note}\nthanks"):
+        said = event("user_message", 5, text=text)
+        assert followup([said], REQUEST, "", False, False, 0, HOUR) == EXPLICIT_NO
+    quoted = event("user_message", 5, text=f"thanks! what does {note} in the log mean?")
+    assert isinstance(followup([quoted], REQUEST, "", False, False, 0, HOUR), Followup)
 
 
 @given(st.text(max_size=300), st.text(max_size=100))

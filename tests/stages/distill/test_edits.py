@@ -54,6 +54,8 @@ def signals(
         "tools_digest": "",
         "prompt_base": "",
         "prompt_prefix": 0,
+        "defect": "",
+        "finish_reason": "stop",
         "features": [],
         "tool_calls": [],
         "invalid_tool_calls": 0,
@@ -134,8 +136,25 @@ def test_an_edit_told_by_name_alone_is_an_edit_and_its_persistence_is_not_known(
     named = [told("edit_applied", 1, path="a.py")]
     assert edited(edits_of(named, 0, 1000))
     assert edit_persistence(named, 1000, edits_of(named, 0, 1000)) is None
-    undone = [*named, told("edit_reverted", 2, path="a.py")]
-    assert not edited(edits_of(undone, 0, 1000))
+    undone = told("edit_reverted", 2, path="a.py")
+    assert not edited(edits_of([*named, undone], 0, 1000))
+    assert not edited(edits_of([*named, told("edit_rejected", 2)], 0, 1000))
+    # what is undone after the horizon stands, and so does another's edit when a proposal is refused
+    assert edited(edits_of([*named, told("edit_reverted", 1500, path="a.py")], 0, 1000))
+    other = event("edit_rejected", 2, generation="other", path="a.py")
+    assert edited(edits_of([*named, other], 0, 1000))
+
+
+@pytest.mark.parametrize("kind", ["edit_rejected", "edit_reverted"])
+@pytest.mark.parametrize("named", [{}, {"path": "a.py"}])
+def test_an_edit_told_by_name_alone_makes_good_what_was_refused_before(
+    kind: str, named: dict[str, str]
+) -> None:
+    """As one whose text is told; it was a lost change, and no edit."""
+    events = [event(kind, 2, **named), event("edit_applied", 3, path="a.py")]
+    found = edits_of(events, 0, HOUR)
+    assert (found.undone, found.ever_undone, edited(found)) == (False, True, True)
+    assert edit_persistence(events, HOUR, found) is None
 
 
 def test_thousands_of_edits_of_parts_read_the_measured_file_once() -> None:

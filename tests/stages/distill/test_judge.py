@@ -222,6 +222,10 @@ def test_not_more_at_once_than_allowed(server: Server, tmp_path: Path) -> None:
         ("<think>dissatisfied", None),
         ("", None),
         ("The user is not dissatisfied; SATISFIED", False),
+        ("The user is not dissatisfied.", False),
+        ("SATISFIED (not **DISSATISFIED**)", False),
+        ("They aren't really satisfied.", True),
+        ("I am not sure. SATISFIED", False),
     ],
 )
 def test_verdicts(text: str, said: bool | None) -> None:
@@ -231,8 +235,11 @@ def test_verdicts(text: str, said: bool | None) -> None:
 def test_a_judge_needs_a_model() -> None:
     with pytest.raises(ValidationError, match=r"judge\.model"):
         JudgeConfig(url="http://x/v1")
-    with pytest.raises(ValidationError, match="http"):
-        JudgeConfig(url="ftp://x", model="m")
+    for wrong in ("ftp://x", "http:///v1", "http://localhost:99999/v1"):
+        with pytest.raises(ValidationError, match=r"judge\.url .*http"):
+            JudgeConfig(url=wrong, model="m")
+    with pytest.raises(ValidationError, match="temperature"):
+        JudgeConfig(temperature=float("inf"))  # no JSON has it
 
 
 def test_texts_are_redacted_before_they_are_cut() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from evals.population.people import day_of
 from stages.distill import memory, stabiliser
-from stages.distill.facts import Episode
+from stages.distill.facts import Episode, _thinking
 from stages.distill.measure import _before, _read
 from stages.distill.reward import combine, term
 from stages.distill.signals.dissatisfied_followup import EXPLICIT_NO
@@ -57,6 +57,21 @@ def test_length_cost_is_increasing_and_concave(k: float, q: float, xs: list[floa
     assert cost[3] >= (cost[0] + cost[2]) / 2 - 1e-6 * (1 + abs(cost[2]))
 
 
+@pytest.mark.parametrize(
+    ("answer", "share"),
+    [
+        ("", 0.0),
+        ("Done.", 0.0),
+        ("<think>ab</think>Done", 9 / 21),
+        ("<think>ab", 1.0),
+        ("abcd</think>Done", 4 / 16),  # the prompt had opened it: all of it counted as the answer's
+        ("a</think>b<think>c</think>d<think>e", (1 + 8 + 8) / 35),
+    ],
+)
+def test_what_of_an_answer_is_thought(answer: str, share: float) -> None:
+    assert _thinking(answer) == pytest.approx(share)
+
+
 def test_mix() -> None:
     one = {
         name: floats(n) for n, name in enumerate(("final", "call", "thinking", "tool", "calls", "turns"), 1)
@@ -69,17 +84,33 @@ def test_latency_by_hand() -> None:
     assert sizes.tolist() == [0, 0, 1, 6, 6, 7]
     known = {"6": Median(math.log(200.0), 10.0)}
     ms = floats(100, 200, 400, NAN, -1)
-    ratio = log_ratio(ms, np.array([6, 6, 6, 6, 6]), known)
+    whole = np.zeros(5, bool)
+    ratio = log_ratio(ms, np.array([6, 6, 6, 6, 6]), known, whole)
     assert ratio[:3] == pytest.approx([-math.log(2), 0, math.log(2)])
     assert np.isnan(ratio[3:]).all()
     # a class the line has not met is compared with its own window
-    assert log_ratio(ms[:3], np.array([3, 3, 3]), known) == pytest.approx([-math.log(2), 0, math.log(2)])
-    after = updated(ms, np.array([6, 6, 6, 6, 3]), known, limit=12.0)
+    threes = np.array([3, 3, 3])
+    found = log_ratio(ms[:3], threes, known, whole[:3])
+    assert found == pytest.approx([-math.log(2), 0, math.log(2)])
+    after = updated(ms, np.array([6, 6, 6, 6, 3]), known, 12.0, whole)
     # window of 3 with median ln 200: no move; weight 10 + 3, at most 12
     assert after == {"6": Median(pytest.approx(math.log(200.0)), 12.0)}
-    moved = updated(floats(400, 400), np.array([6, 6]), known, limit=100.0)["6"]
+    moved = updated(floats(400, 400), np.array([6, 6]), known, 100.0, whole[:2])["6"]
     assert moved.value == pytest.approx(math.log(200) + 2 / 12 * math.log(2))
     assert moved.weight == 12.0
+
+
+def test_an_answer_that_was_cut_took_at_least_as_long() -> None:
+    """Stopped in its first second, the answer that went wrong was the fastest."""
+    known = {"6": Median(math.log(200.0), 10.0)}
+    ms, sizes = floats(100, 200, 400, 400, 100), np.array([6, 6, 6, 3, 3])
+    cut = np.array([True, True, True, False, True])
+    ratio = log_ratio(ms, sizes, known, cut)
+    assert ratio[2:4] == pytest.approx([math.log(2), 0])
+    assert np.isnan(ratio[[0, 1, 4]]).all()
+    new = {"3": Median(pytest.approx(math.log(400.0)), 1.0)}
+    assert updated(ms, sizes, known, 100.0, cut) == known | new
+    assert np.isnan(log_ratio(ms[:1], sizes[3:4], {}, cut[:1])).all()  # nothing to hold it against
 
 
 def test_medians_of_another_state_are_taken_of_sizes_that_the_line_has_not_met() -> None:
@@ -109,6 +140,8 @@ def test_a_generation_has_read_what_came_since_the_one_that_it_goes_on_from() ->
     rows = [main[0], helper[0], main[1], helper[1], main[2]]
     before = _before([Episode({"id": "e"}, rows), Episode({"id": "f"}, [call("z", 7), call("again", 9)])])
     assert before.tolist() == [-1, 0, 0, 1, 2, -1, 5]
+    untold = [call("a", 9), {**call("b", 0), "output_tokens": 0}, call("c", 9)]
+    assert _before([Episode({"id": "e"}, untold)]).tolist() == [-1, 0, 0]
     of = [*rows, *(call("z", 7), call("again", 9))]
     prompt, output = (
         np.array([row[name] for row in of], float) for name in ("prompt_tokens", "output_tokens")

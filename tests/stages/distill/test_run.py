@@ -280,3 +280,28 @@ def test_feedback_means_what_the_settings_say_when_it_is_collected(world: World)
     again = world.run(STAGE)
     assert rewarded(again.outputs["experience"])["e1"]["dissatisfied_followup"] == 0.95
     assert again.metrics["feedback_not_used"] == {"has_errors": 1}
+
+
+def test_an_answer_that_was_stopped_at_once_is_no_fast_one(world: World) -> None:
+    for n in range(3):
+        world.generation(f"g{n}", f"e{n}", 0, session=f"s{n}", duration_ms=8_000.0)
+    cut: dict[str, Any] = {"session": "c", "finish_reason": "abort"}
+    world.generation("first", "stopped", 0, duration_ms=100.0, **(cut | {"finish_reason": "tool_calls"}))
+    world.generation("then", "stopped", 1_000, ordinal=1, duration_ms=800.0, **cut)
+    rows = rewarded(distilled(world).outputs["experience"])
+    assert (rows["stopped"]["latency"], rows["stopped"]["term_latency"]) == (None, 0.0)
+    assert rows["e0"]["latency"] == 0.0
+
+
+@pytest.mark.parametrize("finish", ["context_overflow", "timeout"])
+def test_an_answer_that_never_came_takes_no_length_away(world: World, finish: str) -> None:
+    """The engine tells no prompt of a call without an answer, and the length of all the others was not known
+    then: to fill the context was free."""
+    base = list(range(40))
+    world.generation("g1", "e", 0, prompt=base, output=(1, 2, 3), answer="I look.")
+    nothing: dict[str, Any] = {"prompt": (), "output": (), "answer": "", "finish_reason": finish}
+    world.generation("g2", "e", 1_000, ordinal=1, **nothing)
+    world.generation("g3", "e", 2_000, ordinal=2, prompt=[*base, 1, 2, 3, 8, 9], output=(5, 6))
+    row = rewarded(distilled(world).outputs["experience"])["e"]
+    # five tokens of answers, two that were read since the first one x 0.5, three turns x 4
+    assert row["length_cost"] == 18.0

@@ -153,7 +153,7 @@ def episode(way: Way) -> Episode:
         "id": "g", "user": "u", "episode": "e", "at": 0, "prompt_tokens": 1000, "output_tokens": way.tokens,
         "ttft_ms": 1.0, "duration_ms": float(way.tokens), "invalid_tool_calls": way.broken, "features": [],
         "tool_calls": [{"name": "edit_file"}] * bool(way.events), "tools_digest": "", "prompt_base": "",
-        "prompt_prefix": 0,
+        "prompt_prefix": 0, "defect": "", "finish_reason": "stop",
     }  # fmt: skip
     head = {
         "id": "e", "key_id": "k", "user": "u", "session": "s", "arm": "live", "checkpoint": "c", "lag": 0,

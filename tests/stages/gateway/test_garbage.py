@@ -148,6 +148,16 @@ async def test_an_answer_that_somebody_stopped_in_the_engine_is_not_whole(rig: R
     assert (one.defect, one.finish_reason, one.output_tokens) == ("engine_lost", reason, 2)
 
 
+async def test_a_call_that_the_engine_cut_is_no_broken_one(rig: Rig) -> None:
+    """It cost the episode's other answers what a broken call costs; in a stream it was none."""
+    tools = [{"type": "function", "function": {"name": "look", "parameters": {}}}]
+    text = '<tool_call>{"name": "gone", "arguments": {}}</tool_call><tool_call>{"name": "look", "argu'
+    answers(rig, whole(finish_reason="abort", message={"role": "assistant", "content": text}))
+    await rig.chat("x", tools=tools)
+    (one,) = rig.generations()
+    assert [call.error for call in one.tool_calls] == ["unknown_tool"]
+
+
 @pytest.mark.parametrize(("fields", "counted"), [({"response_format": {"type": "json_object"}}, 0), ({}, 3)])
 async def test_a_grammar_that_fails_behind_the_first_piece_does_not_close_the_engine(
     rig: Rig, fields: dict[str, Any], counted: int

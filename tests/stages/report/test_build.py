@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from stages import schemas
 from stages.collect.logs.source import Source
 from stages.collect.run import CollectStage
 from stages.distill.explain import explain
 from stages.distill.run import DistillStage
-from stages.errors import InputMissingError, UsageError
+from stages.errors import InputMissingError, IntegrityError, UsageError
 from stages.init import init_bare
 from stages.registry.store import Store
 from stages.report.build import build, parse_by
@@ -132,6 +133,22 @@ def test_an_older_experience_is_to_be_distilled_again(tmp_path: Path) -> None:
     with pytest.raises(InputMissingError, match="rtrl-experience/1") as error:
         build(workspace, store, made)
     assert error.value.hint.endswith("rtrl distill --input interactions@v1")
+
+
+@pytest.mark.parametrize("left", [None, b"no TOML", b"\xff", b'schema = "rtrl-reward/1"'])
+def test_a_damaged_reward_spec_is_damage(tmp_path: Path, left: bytes | None) -> None:
+    """It was told as a mistake of the user's, to be corrected in that line."""
+    workspace, store = of_logs(tmp_path, 1)
+    experience = store.resolve("experience@latest")
+    path = experience.path / schemas.SPEC_FILE
+    path.parent.chmod(0o700)
+    path.unlink()
+    if left is not None:
+        path.write_bytes(left)
+    with pytest.raises(IntegrityError, match="reward spec of experience@v1 cannot be read"):
+        build(workspace, store, experience)
+    with pytest.raises(IntegrityError, match="reward spec of experience@v1 cannot be read"):
+        explain(workspace, store, "experience@v1", "any")
 
 
 def test_a_served_line_over_its_experiences(world: World) -> None:

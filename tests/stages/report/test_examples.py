@@ -67,6 +67,7 @@ def test_the_end_of_a_text() -> None:
     [
         ("<think>first I look</think>\n\nDone.", "Done."),
         ("\n<think>\na\n</think><think>b</think> Done.", "Done."),
+        ("first I look</think>\n\nDone.", "Done."),  # the prompt had opened it
         ("The tag <think>x</think> is kept.", "The tag <think>x</think> is kept."),
         ("<think>never closed " + "x" * 900, ""),
         ("<think>" + "x" * 900 + "</think>" + "y" * SHOWN + "end", "…" + "y" * (SHOWN - 3) + "end"),
