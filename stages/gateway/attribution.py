@@ -23,6 +23,7 @@ _LONG = 1 << 16  # characters of a call's arguments; of longer ones the numbers 
 _MARKS = 200_000  # in the arguments of a message's calls; behind so many they are compared as they stand
 _PREFIX = b"x-rtrl-"
 _NAMES = ("user", "session", "episode", "group", "at", "no_train")
+_BILLING = "x-anthropic-billing-header:"  # Claude Code's first line of a system prompt: new with each request
 _YES = {"1", "true", "yes", "on"}
 _NO = {"0", "false", "no", "off"}
 
@@ -91,7 +92,7 @@ def conversation(
         if message.get("role") == "assistant":
             first = message
             break
-        opening.append([message.get("role"), _plain(message.get("content"))])
+        opening.append([message.get("role"), _lasting(message)])
     parts = [key_id, user, opening, gist(first), *(["no_train"] if no_train else [])]
     return orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
 
@@ -210,6 +211,17 @@ def _flag(value: str, place: str) -> bool:
     if lowered in _YES:
         return True
     raise invalid(f"{place} must be 1 or 0", param=place)
+
+
+def _lasting(message: Mapping[str, Any]) -> Any:
+    """A message's content without what its client writes anew into a system prompt for every request.
+
+    Claude Code signs each for its maker, in a line that proxies to OpenAI's HTTP leave in.
+    """
+    content = _plain(message.get("content"))
+    if message.get("role") == "user" or not isinstance(content, str) or not content.startswith(_BILLING):
+        return content
+    return content.partition("\n")[2]
 
 
 def _plain(content: Any) -> Any:

@@ -87,6 +87,21 @@ def test_a_client_that_marks_what_is_to_be_cached_keeps_its_session() -> None:
     assert len({opening(None), opening([]), opening([{"text": "fix it"}]), opening("fix it")}) == 4
 
 
+def test_claude_code_behind_a_proxy_keeps_its_session() -> None:
+    """It signs the system prompt of each request anew: every request was a session of its own."""
+
+    def opening(signature: str, prompt: str, *, parts: bool = False, role: str = "system") -> bytes:
+        line = f"x-anthropic-billing-header: cc_version=2.1.117.48f; cc_entrypoint=cli; cch={signature};"
+        texts = [{"type": "text", "text": line}, {"type": "text", "text": prompt}]
+        told = {"role": role, "content": texts if parts else f"{line}\n{prompt}"}
+        return conversation("k", "ada", [told, U], A)
+
+    assert opening("71fea", "You edit.") == opening("0aaa9", "You edit.")
+    assert opening("71fea", "You edit.", parts=True) == opening("0aaa9", "You edit.")
+    assert opening("71fea", "You edit.") != opening("71fea", "You ask.")
+    assert opening("71fea", "You edit.", role="user") != opening("0aaa9", "You edit.", role="user")
+
+
 @pytest.mark.parametrize(
     ("model", "client"),  # which is `JSON.stringify(JSON.parse(model))`
     [
