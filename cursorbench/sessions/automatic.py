@@ -11,7 +11,7 @@ Sources: the sample logs; Copilot CLI's system prompt in them (what is "wrapped 
 is "automated status updates"); transcripts that people published, of Cursor, Copilot in VS Code, Codex,
 Droid, the desktop apps of Codex and Claude, and Claude Code 2.0 to 2.1; microsoft/vscode-copilot-chat
 (`l10n.t` of its buttons, `prompts/node/agent`), openai/codex (`review_prompts.rs` for one), github/spec-kit
-(`templates/commands`), entireio/cli (`review/prompt.go`).
+(`templates/commands`), entireio/cli (`review/prompt.go`), RooCodeInc/Roo-Code (`transform/openai-format.ts`).
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "Another Claude session sent a message:",
         "[SYSTEM NOTIFICATION - NOT USER INPUT]",
         "[SUGGESTION MODE: Suggest what the user might naturally type next",
+        # Cline's, Roo's and Kilo's
+        "[ERROR] You did not use a tool in your previous response! Please retry with a tool use.",
         *_SUMMED_UP,
         "<task-notification",
         "<bash-notification>",
@@ -201,6 +203,7 @@ _FIRST_OF_WHOLES = frozenset("ACF[<@/IMTWY#{URS")
 _CONTEXT = (
     "system-reminder|system_reminder|environment_context|user_instructions"
     "|ide_opened_file|ide_selection|ide_diagnostics|timestamp|recommended_plugins|important_rules"
+    "|environment_details"  # of Cline, Roo and Kilo: behind each tool's result, a message of its own
     # Copilot's in VS Code: the message before a person's first
     "|environment_info|workspace_info|userMemory|sessionMemory|repoMemory|repository_memories"
 )

@@ -40,6 +40,13 @@ def test_a_clients_notice_is_not_the_users_next_message() -> None:
     }
     assert asked([U, A, notice]) == (1, "fix it", [A])
     assert (asked([context, U, A, U]).requests, asked([context, U, A, notice, A]).answers) == (2, [A, A])
+    around = {
+        "role": "user",
+        "content": [{"type": "text", "text": "<environment_details>\nx\n</environment_details>"}],
+    }
+    assert asked([U, CALL, T, around, CALL, T, around]) == (1, "fix it", [CALL, CALL]), (
+        "Roo's loop is one episode"
+    )
     assert asked([notice])[:2] == (1, notice["content"]), "or there is no request"
 
 
