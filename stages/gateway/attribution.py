@@ -23,6 +23,7 @@ _LONG = 1 << 16  # characters of a call's arguments; of longer ones the numbers 
 _MARKS = 200_000  # in the arguments of a message's calls; behind so many they are compared as they stand
 _PREFIX = b"x-rtrl-"
 _NAMES = ("user", "session", "episode", "group", "at", "no_train")
+_ACKNOWLEDGED = "Got it. Thanks for the context!"  # Qwen Code's, in the model's name, before a person asks
 _BILLING = "x-anthropic-billing-header:"  # Claude Code's first line of a system prompt: new with each request
 _YES = {"1", "true", "yes", "on"}
 _NO = {"0", "false", "no", "off"}
@@ -70,7 +71,14 @@ def attribute_resource(told: Mapping[str, Any], who: Who) -> Who:
 
 def begins(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a request begins a conversation: nothing was answered in it yet."""
-    return all(message.get("role") != "assistant" for message in messages)
+    return not any(map(is_answer, messages))
+
+
+def is_answer(message: Mapping[str, Any]) -> bool:
+    """Whether a model gave it: not what a client begins every conversation with in its place."""
+    if message.get("role") != "assistant":
+        return False
+    return bool(message.get("tool_calls")) or text_of(message.get("content")).strip() != _ACKNOWLEDGED
 
 
 def conversation(
@@ -89,7 +97,7 @@ def conversation(
     opening: list[Any] = []
     first = answer
     for message in messages:
-        if message.get("role") == "assistant":
+        if is_answer(message):
             first = message
             break
         opening.append([message.get("role"), _lasting(message)])

@@ -61,6 +61,9 @@ NOTICES = [
     '{"task_id":"b1","tool_use_id":"toolu_1","description":"Bake \\"it\\"","task_type":"local_bash"}',
     '{"task_id":"b1","description":"Bake","task_type":"local_agent"}',
     "Unknown skill: plugin:bake-it",
+    "This is the Qwen Code. We are setting up the context for our chat.\nToday's date is Friday.\nMore.",
+    "<session_context>\nThis is the Gemini CLI. We are setting up the context for our chat.\n"
+    "</session_context>",
     '<cross-session-message from="oven">hot</cross-session-message>',
     "Tool loaded.",
     # Codex's, which only its rollouts tell by their events
@@ -200,6 +203,7 @@ def test_what_asks_for_something_is_no_notice(text: str, why: str) -> None:
         '{"task_id":"b1","description":"Bake","task_type":"local_bash"} what is this?',
         '{"task_id":"b1","description":"Bake"}',
         "Unknown skill: bake. Why?",
+        "This is the cake. We are setting up the oven.",
         "Tool loaded. And now?",
         "Issue reproduced, please proceed. It is the left oven.",
         "<skill>bake</skill> what is this tag?",

@@ -80,6 +80,23 @@ def test_a_client_that_sends_no_thoughts_back_keeps_its_session(thought: str) ->
     assert conversation("k", "ada", [U], model) != conversation("k", "ada", [U], A)
 
 
+async def test_what_qwen_code_answers_in_the_models_place_is_no_first_answer(rig: Rig) -> None:
+    """All conversations of a day in a folder began with it alike, and were one session."""
+    context = "This is the Qwen Code. We are setting up the context for our chat.\nToday's date is Friday."
+    before = [
+        {"role": "system", "content": "You are Qwen Code."},
+        {"role": "user", "content": context},
+        {"role": "assistant", "content": "Got it. Thanks for the context!"},
+    ]
+    asks = [{"role": "user", "content": text} for text in ("stub:say A", "stub:say B", "stub:say C")]
+    for ask in asks[:2]:
+        await rig.chat("", messages=[*before, ask])
+    await rig.chat("", messages=[*before, asks[0], {"role": "assistant", "content": "A"}, asks[2]])
+    first, other, on = rig.generations()
+    assert first.session == on.session != other.session
+    assert [g.episode.rpartition("/")[2] for g in (first, other, on)] == ["1", "1", "2"]
+
+
 def test_a_client_that_marks_what_is_to_be_cached_keeps_its_session() -> None:
     """Cline and Roo send their latest messages as marked parts, and the same ones as strings from then on."""
 
