@@ -211,6 +211,7 @@ _CONTEXT = (
     "system-reminder|system_reminder|environment_context|user_instructions"
     "|ide_opened_file|ide_selection|ide_diagnostics|timestamp|recommended_plugins|important_rules"
     "|environment_details"  # of Cline, Roo and Kilo: behind each tool's result, a message of its own
+    "|info-msg"  # Goose's: before the last answer, in a message of its own or a person's
     # Copilot's in VS Code: the message before a person's first
     "|environment_info|workspace_info|userMemory|sessionMemory|repoMemory|repository_memories"
 )

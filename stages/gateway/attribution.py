@@ -25,6 +25,7 @@ _PREFIX = b"x-rtrl-"
 _NAMES = ("user", "session", "episode", "group", "at", "no_train")
 _ACKNOWLEDGED = "Got it. Thanks for the context!"  # Qwen Code's, in the model's name, before a person asks
 _BILLING = "x-anthropic-billing-header:"  # Claude Code's first line of a system prompt: new with each request
+_PASSING = ("<info-msg>", "</info-msg>")  # Goose's: time and tokens used, of each request in another place
 _YES = {"1", "true", "yes", "on"}
 _NO = {"0", "false", "no", "off"}
 
@@ -222,14 +223,23 @@ def _flag(value: str, place: str) -> bool:
 
 
 def _lasting(message: Mapping[str, Any]) -> Any:
-    """A message's content without what its client writes anew into a system prompt for every request.
+    """A message's content without what its client writes anew for every request.
 
-    Claude Code signs each for its maker, in a line that proxies to OpenAI's HTTP leave in.
+    Claude Code signs each for its maker in the system prompt: proxies to OpenAI's HTTP leave that line in.
     """
     content = _plain(message.get("content"))
-    if message.get("role") == "user" or not isinstance(content, str) or not content.startswith(_BILLING):
+    if not isinstance(content, str):
         return content
-    return content.partition("\n")[2]
+    if message.get("role") == "user":
+        return _without_passing(content) if _PASSING[0] in content else content
+    return content.partition("\n")[2] if content.startswith(_BILLING) else content
+
+
+def _without_passing(text: str) -> str:
+    opened, closed = _PASSING
+    first, *rest = text.split(opened)
+    parts = (piece.partition(closed) for piece in rest)
+    return "".join([first, *(behind if found else opened + told for told, found, behind in parts)]).strip()
 
 
 def _plain(content: Any) -> Any:

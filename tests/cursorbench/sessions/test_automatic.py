@@ -46,6 +46,7 @@ NOTICES = [
     # Roo's and its like, behind a tool's result and after an answer without a call
     "<environment_details>\n# Current Time\n2026-11-20T16:37:45Z\n</environment_details>",
     "[ERROR] You did not use a tool in your previous response! Please retry with a tool use.\n\n# Reminder",
+    "<info-msg>\nIt is currently 2026-11-20 16:37:00\nWorking directory: /w\n</info-msg>",
     f"<timestamp>Monday, 9:35 PM</timestamp>\n{FINISHED}",
     "<ci-monitor-event>A check failed on pull request #7.</ci-monitor-event>",
     '<oven-watch-alert level="2">hot</oven-watch-alert>\n<oven-watch-alert>hotter</oven-watch-alert>\n',

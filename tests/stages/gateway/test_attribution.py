@@ -80,6 +80,22 @@ def test_a_client_that_sends_no_thoughts_back_keeps_its_session(thought: str) ->
     assert conversation("k", "ada", [U], model) != conversation("k", "ada", [U], A)
 
 
+def test_goose_keeps_its_session_and_its_episode() -> None:
+    """What it tells of the time stands before the last answer: in the first message, or in one of its own."""
+    told = [f"<info-msg>\nIt is currently 2026-11-20 16:3{minute}:00\n</info-msg>" for minute in range(3)]
+    firsts = [f"{told[0]}\nfix it", f"fix it\n{told[1]}", "fix it"]
+    requests = [[{"role": "user", "content": text}] for text in firsts]
+    requests[1] += [CALL, T]
+    requests[2] += [CALL, T, {"role": "user", "content": told[2]}, CALL, T]
+    assert len({conversation("k", "ada", request, CALL) for request in requests}) == 1
+    assert [asked(request).requests for request in requests] == [1, 1, 1]
+    assert conversation(
+        "k", "ada", [{"role": "user", "content": f"{told[0]}\nfix her"}], CALL
+    ) != conversation("k", "ada", requests[0], CALL)
+    open_tags = {"role": "user", "content": "<info-msg>" * 1_000_000}
+    assert conversation("k", "ada", [open_tags], A) != conversation("k", "ada", [U], A), "in one pass"
+
+
 async def test_what_qwen_code_answers_in_the_models_place_is_no_first_answer(rig: Rig) -> None:
     """All conversations of a day in a folder began with it alike, and were one session."""
     context = "This is the Qwen Code. We are setting up the context for our chat.\nToday's date is Friday."
