@@ -129,10 +129,11 @@ def test_trailers_say_nothing(site: Site) -> None:
     assert not any(g.no_train for g in site.generations() if g.user == "eve")
 
 
-def test_another_protocol_is_not_spoken(site: Site) -> None:
+@pytest.mark.parametrize("length", [[], ["Content-Length: 0"]], ids=["", "as Java's HttpClient says it"])
+def test_another_protocol_is_not_spoken(site: Site, length: list[str]) -> None:
     """And no second request is hidden in what would be its bytes."""
     key = f"Authorization: Bearer {site.key}"
-    asked = head("GET", "/v1/models", key, "Connection: Upgrade", "Upgrade: websocket", close=False)
+    asked = head("GET", "/v1/models", key, "Connection: Upgrade", "Upgrade: websocket", *length, close=False)
     answer = site.send(asked + head("GET", "/v1/models", key))
     assert statuses(answer) == [200]
     assert b"connection: close" in answer
