@@ -11,7 +11,8 @@ Sources: the sample logs; Copilot CLI's system prompt in them (what is "wrapped 
 is "automated status updates"); transcripts that people published, of Cursor, Copilot in VS Code, Codex,
 Droid, the desktop apps of Codex and Claude, and Claude Code 2.0 to 2.1; microsoft/vscode-copilot-chat
 (`l10n.t` of its buttons, `prompts/node/agent`), openai/codex (`review_prompts.rs` for one), github/spec-kit
-(`templates/commands`), entireio/cli (`review/prompt.go`).
+(`templates/commands`), entireio/cli (`review/prompt.go`), RooCodeInc/Roo-Code (`transform/openai-format.ts`),
+QwenLM/qwen-code (`utils/environmentContext.ts`).
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "Another Claude session sent a message:",
         "[SYSTEM NOTIFICATION - NOT USER INPUT]",
         "[SUGGESTION MODE: Suggest what the user might naturally type next",
+        # Cline's, Roo's and Kilo's
+        "[ERROR] You did not use a tool in your previous response! Please retry with a tool use.",
         *_SUMMED_UP,
         "<task-notification",
         "<bash-notification>",
@@ -114,6 +117,12 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
 }
 _WHOLES: tuple[tuple[Automatic, str], ...] = (
     ("meta", r"Continue from where you left off\."),  # Claude Code's, where a session that broke off goes on
+    # Qwen Code's and that of Gemini CLI's other kin, before a person's first
+    (
+        "meta",
+        r"(?:<session_context>\s*)?This is the [\w .-]{1,40}\. We are setting up the context for our chat\."
+        r".*",
+    ),
     ("meta", r"File editing session"),  # SpecStory's, for edits that Copilot tells no request of
     ("meta", r"(?:\[Image: (?:original \d+x\d+, displayed at |source: )[^\]\n]*\]\s*)+"),
     ("meta", r"\[Terminal [0-9a-f-]{8,40} notification: .*"),  # VS Code: a command in the background ended
@@ -201,6 +210,8 @@ _FIRST_OF_WHOLES = frozenset("ACF[<@/IMTWY#{URS")
 _CONTEXT = (
     "system-reminder|system_reminder|environment_context|user_instructions"
     "|ide_opened_file|ide_selection|ide_diagnostics|timestamp|recommended_plugins|important_rules"
+    "|environment_details"  # of Cline, Roo and Kilo: behind each tool's result, a message of its own
+    "|info-msg"  # Goose's: before the last answer, in a message of its own or a person's
     # Copilot's in VS Code: the message before a person's first
     "|environment_info|workspace_info|userMemory|sessionMemory|repoMemory|repository_memories"
 )

@@ -16,7 +16,7 @@ Program = Literal["vllm", "stub"]
 class EngineConfig(BaseModel):
     """How vLLM is started. The defaults are the measured ones for a small model on CPUs."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     program: Program = Field(
         "vllm", description="`stub` answers with fixed text and no model: tests and benchmarks of the rest"

@@ -23,6 +23,9 @@ _LONG = 1 << 16  # characters of a call's arguments; of longer ones the numbers 
 _MARKS = 200_000  # in the arguments of a message's calls; behind so many they are compared as they stand
 _PREFIX = b"x-rtrl-"
 _NAMES = ("user", "session", "episode", "group", "at", "no_train")
+_ACKNOWLEDGED = "Got it. Thanks for the context!"  # Qwen Code's, in the model's name, before a person asks
+_BILLING = "x-anthropic-billing-header:"  # Claude Code's first line of a system prompt: new with each request
+_PASSING = ("<info-msg>", "</info-msg>")  # Goose's: time and tokens used, of each request in another place
 _YES = {"1", "true", "yes", "on"}
 _NO = {"0", "false", "no", "off"}
 
@@ -69,7 +72,14 @@ def attribute_resource(told: Mapping[str, Any], who: Who) -> Who:
 
 def begins(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a request begins a conversation: nothing was answered in it yet."""
-    return all(message.get("role") != "assistant" for message in messages)
+    return not any(map(is_answer, messages))
+
+
+def is_answer(message: Mapping[str, Any]) -> bool:
+    """Whether a model gave it: not what a client begins every conversation with in its place."""
+    if message.get("role") != "assistant":
+        return False
+    return bool(message.get("tool_calls")) or text_of(message.get("content")).strip() != _ACKNOWLEDGED
 
 
 def conversation(
@@ -88,10 +98,10 @@ def conversation(
     opening: list[Any] = []
     first = answer
     for message in messages:
-        if message.get("role") == "assistant":
+        if is_answer(message):
             first = message
             break
-        opening.append([message.get("role"), _plain(message.get("content"))])
+        opening.append([message.get("role"), _lasting(message)])
     parts = [key_id, user, opening, gist(first), *(["no_train"] if no_train else [])]
     return orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
 
@@ -210,6 +220,26 @@ def _flag(value: str, place: str) -> bool:
     if lowered in _YES:
         return True
     raise invalid(f"{place} must be 1 or 0", param=place)
+
+
+def _lasting(message: Mapping[str, Any]) -> Any:
+    """A message's content without what its client writes anew for every request.
+
+    Claude Code signs each for its maker in the system prompt: proxies to OpenAI's HTTP leave that line in.
+    """
+    content = _plain(message.get("content"))
+    if not isinstance(content, str):
+        return content
+    if message.get("role") == "user":
+        return _without_passing(content) if _PASSING[0] in content else content
+    return content.partition("\n")[2] if content.startswith(_BILLING) else content
+
+
+def _without_passing(text: str) -> str:
+    opened, closed = _PASSING
+    first, *rest = text.split(opened)
+    parts = (piece.partition(closed) for piece in rest)
+    return "".join([first, *(behind if found else opened + told for told, found, behind in parts)]).strip()
 
 
 def _plain(content: Any) -> Any:

@@ -4,7 +4,8 @@
     open        at least `min_requests` were, and `error_rate` of them failed: requests are refused at
                 once (503, Retry-After) in place of waiting for an engine that does not answer
     half_open   the pause is over: `trials` requests go through. All succeed: closed. One fails: open
-                again, for twice as long
+                again, for twice as long. A stream has succeeded once its pieces come for `open_s`: all
+                others are refused meanwhile, and an answer may take minutes
 
 Failed is what the engine is to blame for: no connection, a connection that broke, 5xx, no answer in
 time. The health probe may open the breaker as well (`trip`). One per engine; one event loop only.
@@ -33,6 +34,7 @@ class Attempt:
     def __init__(self, trial: bool) -> None:
         self.trial = trial
         self.ok: bool | None = None
+        self.answering_since: float | None = None
 
 
 class Breaker:
@@ -79,6 +81,17 @@ class Breaker:
             yield attempt
         finally:
             self._settle(attempt)
+
+    def answering(self, attempt: Attempt) -> None:
+        """Another piece of a streamed answer has come."""
+        if not attempt.trial or self.state != "half_open":
+            return
+        now = self._clock()
+        if attempt.answering_since is None:
+            attempt.answering_since = now
+        if now - attempt.answering_since >= self._config.open_s:
+            attempt.trial = False
+            self._tried(ok=True)
 
     def trip(self, reason: str) -> None:
         """Open it, whatever the requests say."""

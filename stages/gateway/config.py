@@ -30,7 +30,7 @@ class DefaultSampling(BaseModel):
 class BreakerConfig(BaseModel):
     """When an engine counts as failing, and how it is tried again (`breaker.py`)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     window_s: float = Field(10.0, ge=1, le=600, description="errors are counted over so long")
     min_requests: int = Field(20, ge=1, description="fewer in the window prove nothing")
@@ -43,9 +43,11 @@ class BreakerConfig(BaseModel):
 class GatewayConfig(BaseModel):
     """The OpenAI-compatible edge. Unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    host: str = Field("127.0.0.1", description="address of the public listener; loopback unless changed")
+    host: str = Field(
+        "127.0.0.1", min_length=1, description="address of the public listener; loopback unless changed"
+    )
     port: int = Field(8100, ge=0, le=65535, description="port of the public listener; 0 picks a free one")
     admin_socket: str = Field("", description="Unix socket of the admin listener; default run/admin.sock")
     admin_port: int | None = Field(

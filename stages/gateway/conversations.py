@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from stages.gateway.attribution import begins, conversation, gist
+from stages.gateway.attribution import begins, conversation, gist, is_answer
 from stages.gateway.gate import CUT
 from stages.vault import Vault
 
@@ -72,12 +72,12 @@ class Conversations:
         cut = self._cut.get(self._opening(owner, messages)) if self._cut else None
         if cut is None:
             return ""
-        text, calls = gist(next(message for message in messages if message.get("role") == "assistant"))
+        text, calls = gist(next(filter(is_answer, messages)))
         return cut.session if cut.text.startswith(text[:_SEEN]) and calls == cut.calls[: len(calls)] else ""
 
     def _opening(self, owner: Owner, messages: Sequence[Message]) -> str:
         """Stands for what was said before the first answer."""
-        return self._hash(owner, list(takewhile(lambda one: one.get("role") != "assistant", messages)), {})
+        return self._hash(owner, list(takewhile(lambda one: not is_answer(one), messages)), {})
 
     def _hash(self, owner: Owner, messages: Sequence[Message], answer: Message) -> str:
         content = conversation(owner.key_id, owner.user, messages, answer, no_train=owner.no_train)

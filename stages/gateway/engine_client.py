@@ -133,6 +133,7 @@ class EngineClient:
                             attempt.ok = judged and _is_well(_status(event["error"]), doubtful)
                             raise _stream_error(event["error"], first=first)
                         first, attempt.ok = False, True
+                        self.breaker.answering(attempt)
                         yield event
             except _UnknownError:  # what comes now may be of anybody's weights
                 raise (_unknown() if first else EngineLostError(timeout=False)) from None

@@ -57,7 +57,7 @@ class Exchange:
     def log(self, route: str, seconds: float) -> None:
         """One line: never the path as sent, a user or a session."""
         logs.event(
-            "request",
+            logs.REQUEST,
             logging.WARNING if self.status >= 500 else logging.INFO,
             request_id=self.request_id,
             method=self.scope["method"],

@@ -66,8 +66,8 @@ def check_headers(scope: Scope, limit: int, most: int) -> None:
             seen.add(dashed)
     if b"host" not in seen and scope["http_version"] == "1.1":
         raise invalid("HTTP/1.1 wants a Host header", param="Host")
-    if header(scope, b"upgrade") and seen & {b"content-length", b"transfer-encoding"}:
-        # its body is not read (httptools), so nothing can be made of it
+    has_body = header(scope, b"content-length").strip(b"0") or b"transfer-encoding" in seen
+    if header(scope, b"upgrade") and has_body:  # it is not read (httptools): nothing can be made of it
         raise invalid(
             "HTTP/1.1 is spoken here: leave Upgrade away", param="Upgrade", code="unsupported_upgrade"
         )

@@ -18,6 +18,8 @@ import orjson
 
 Format = Literal["text", "json"]
 
+REQUEST = "request"  # name of the event of an answered request
+
 _log = logging.getLogger("rtrl.gateway")
 
 
@@ -34,13 +36,15 @@ def say(text: str) -> None:
 
 def configure(form: Format) -> None:
     """Send this process's log to stderr in that form. Events of INFO and above in JSON; as text those of
-    WARNING and above, since `say` tells people the rest."""
+    WARNING and above, as `say` tells people the rest, and the requests that `gateway.log_requests` wants."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else Text())
+    if form == "text":
+        handler.addFilter(lambda record: record.levelno >= logging.WARNING or record.msg == REQUEST)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    _log.setLevel(logging.INFO if form == "json" else logging.WARNING)
+    _log.setLevel(logging.INFO)
 
 
 class JsonLines(logging.Formatter):

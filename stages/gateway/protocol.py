@@ -114,11 +114,14 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header, or one trailer: the list belongs to the application by then."""
+        """One header, or one trailer: the list belongs to the application by then.
+
+        Blanks around a value are none of it (RFC 9112, 5.1); httptools leaves those at its end.
+        """
         if self._headers_done:
             return
         self._count(len(name) + len(value))
-        super().on_header(name, value)
+        super().on_header(name, value.strip(b" \t"))
 
     def on_headers_complete(self) -> None:
         """The header section is there."""

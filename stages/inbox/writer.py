@@ -152,8 +152,7 @@ def _recover(folder: Path, number: int) -> int:
         if isinstance(item, frames.Frame):
             last = max(last, item.seq)
         elif item.tail:
-            torn = folder / segment.QUARANTINE / f"{number:08d}-{item.offset}.torn"
-            torn.write_bytes(data[item.offset :])
+            segment.set_aside(folder, number, item.offset, data[item.offset :])
             with path.open("r+b") as file:
                 file.truncate(item.offset)
                 os.fsync(file.fileno())

@@ -72,11 +72,13 @@ class SessionCache:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._sessions: OrderedDict[tuple[str, ...], list[_Known]] = OrderedDict()
+        self._segment = 0
 
-    def clear(self) -> None:
-        """Forget everything (a new segment begins)."""
-        self._sessions.clear()
-        self._bytes = 0
+    def of_segment(self, segment: int) -> None:
+        """What follows is written into this one: forget everything when it is a new one."""
+        if segment != self._segment:
+            self._sessions.clear()
+            self._bytes, self._segment = 0, segment
 
     def base(self, owner: tuple[str, ...], prompt: Ids) -> tuple[str, int, int]:
         """What `prompt` extends: generation id ("" for nothing), ids in common, depth of the new link.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from stages.errors import DependencyDownError
 from stages.spool.index import EventRow
@@ -43,8 +43,16 @@ class Pending:
         self._rows.setdefault(row.generation_id, []).append(row)
         self._by_key[row.key_id] += 1
 
+    def each(self, generation_id: str) -> Iterator[EventRow]:
+        """The generation is there: take out one after the other, what fails waits on."""
+        rows = self._rows.get(generation_id, [])
+        while rows:
+            yield rows[0]
+            self._by_key[rows.pop(0).key_id] -= 1
+        self._rows.pop(generation_id, None)
+
     def pop(self, generation_id: str) -> list[EventRow]:
-        """The generation is there: take out what waited for it."""
+        """Take out all that waited for a generation."""
         rows = self._rows.pop(generation_id, [])
         self._by_key.subtract(row.key_id for row in rows)
         return rows

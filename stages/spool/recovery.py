@@ -185,7 +185,7 @@ def _recover_segment(spool_dir: Path, index: Index, number: int, row: SegmentRow
 
 def _cut_tail(spool_dir: Path, path: Path, data: bytes, bad: frames.Bad, number: int) -> Damage:
     """Keep the bytes of a write that was cut short, and remove them from the segment."""
-    (spool_dir / segment.QUARANTINE / f"{number:08d}-{bad.offset}.torn").write_bytes(data[bad.offset :])
+    segment.set_aside(spool_dir, number, bad.offset, data[bad.offset :])
     faults.point("spool.recover.truncate.before")
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:

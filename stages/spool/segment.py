@@ -43,6 +43,13 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
+def set_aside(spool_dir: Path, number: int, offset: int, torn: bytes) -> None:
+    """Keep the bytes of a write that was cut short, for its owner only, whatever the umask."""
+    path = spool_dir / QUARANTINE / f"{number:08d}-{offset}.torn"
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(torn)
+
+
 class SegmentFile:
     """A segment being written. Not thread-safe: the writer holds its lock around every call.
 

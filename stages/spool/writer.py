@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from stages.spool.chains import SessionCache, Tokens, suffixed
 from stages.spool.damage import Damage
 from stages.spool.frames import Kind
 from stages.spool.index import EventRow, GenerationRow
-from stages.spool.journal import Journal, Limits
+from stages.spool.journal import Journal, Limits, SpoolFullError
 from stages.spool.pending import Pending, forget_keys, left_over, pending_user
 from stages.spool.recovery import WriterLock, next_numbers, open_index, recover
 from stages.spool.told import EventResult, Owner
@@ -65,14 +66,11 @@ class SpoolWriter:
         self._journal = Journal(spool_dir, self._index, limits, *next_numbers(self._index))
         self._lock = self._journal.lock
         self._sessions = SessionCache(session_cache_bytes)
-        self._sessions_epoch = 0
         self._expected: dict[str, Owner] = {}
         self._pending = Pending(self._index.pending())
-        with self._lock:
-            for generation_id in self._pending.generations():
-                row = self._index.generation(generation_id)
-                if row is not None:
-                    self._promote(row)
+        recorded = map(self._index.generation, self._pending.generations())
+        self._waited_for = {row.id: row for row in recorded if row is not None}
+        self._attach_waiting()
         self._forget(left_over(self._vault, self._pending))
         self.expire()
         self._journal.chore = self.expire
@@ -118,7 +116,8 @@ class SpoolWriter:
                 self._sessions.add(owner, generation.id, tokens, depth)
             self._expected.pop(generation.id, None)
             if generation.id in self._pending:
-                self._promote(row)
+                self._waited_for[generation.id] = row
+            self._attach_waiting()
             return seq
 
     def append_events(self, events: Sequence[Event]) -> list[EventResult]:
@@ -131,10 +130,7 @@ class SpoolWriter:
         return [self._append_event(event) for event in events]
 
     def expire(self) -> int:
-        """Give up events that have waited too long for their generation. Returns how many.
-
-        Called at the start and about every hour.
-        """
+        """Give up events that have waited too long for their generation, every hour. Returns how many."""
         with self._lock:
             late = self._pending.pop_older(time.time_ns() // 1_000_000 - self._pending_ms)
             for row in late:
@@ -221,10 +217,17 @@ class SpoolWriter:
         else:
             self._pending.add(row)
 
+    def _attach_waiting(self) -> None:
+        """Of recorded generations; what finds no room on the disk waits for the next record."""
+        with self._lock, suppress(SpoolFullError):
+            for generation in list(self._waited_for.values()):
+                self._promote(generation)
+                del self._waited_for[generation.id]
+
     def _promote(self, generation: GenerationRow) -> None:
         """Events waited for `generation`: write them again as its own, sealed for its user."""
         keys = set[str]()
-        for row in self._pending.pop(generation.id):
+        for row in self._pending.each(generation.id):
             frame = segment.read_frame(self.folder, row.segment, row.offset)
             if row.key_id != generation.key_id or frame is None or not codec.readable(frame.kind, frame.body):
                 self._journal.add(row._replace(state="refused"))
@@ -270,9 +273,7 @@ class SpoolWriter:
 
     def _link(self, generation: Generation, tokens: Tokens, owner: tuple[str, ...]) -> tuple[Generation, int]:
         """The generation with its prompt base set, and how deep that chain is."""
-        if self._sessions_epoch != self._journal.epoch:
-            self._sessions.clear()
-            self._sessions_epoch = self._journal.epoch
+        self._sessions.of_segment(self._journal.epoch)
         base, prefix, depth = "", 0, 0
         if not generation.no_train:
             base, prefix, depth = self._sessions.base(owner, tokens.prompt)

@@ -106,6 +106,17 @@ def test_a_header_with_two_meanings_is_refused(site: Site, headers: list[str], n
     assert named.encode() in answer
 
 
+def test_blanks_around_a_header_are_none_of_it(site: Site) -> None:
+    """Else `ada ` were another person than `ada`, whom `rtrl forget ada` does not forget."""
+    named = [" ada ", "ada", "\tada \t"]
+    answers = [
+        site.send(chat(site.key, "hi", f"X-Rtrl-User:{name}", "X-Rtrl-No-Train: 1 ")) for name in named
+    ]
+    assert [statuses(answer) for answer in answers] == [[200]] * 3
+    ids = {json.loads(answer.split(b"\r\n\r\n", 1)[1])["id"] for answer in answers}
+    assert [(g.user, g.no_train) for g in site.generations() if g.id in ids] == [("ada", True)] * 3
+
+
 def test_trailers_say_nothing(site: Site) -> None:
     """They come after what a proxy has checked."""
     trailers = b"0\r\nX-Rtrl-User: mallory\r\nX-Rtrl-No-Train: 1\r\nAuthorization: Bearer x\r\n\r\n"
@@ -118,10 +129,11 @@ def test_trailers_say_nothing(site: Site) -> None:
     assert not any(g.no_train for g in site.generations() if g.user == "eve")
 
 
-def test_another_protocol_is_not_spoken(site: Site) -> None:
+@pytest.mark.parametrize("length", [[], ["Content-Length: 0"]], ids=["", "as Java's HttpClient says it"])
+def test_another_protocol_is_not_spoken(site: Site, length: list[str]) -> None:
     """And no second request is hidden in what would be its bytes."""
     key = f"Authorization: Bearer {site.key}"
-    asked = head("GET", "/v1/models", key, "Connection: Upgrade", "Upgrade: websocket", close=False)
+    asked = head("GET", "/v1/models", key, "Connection: Upgrade", "Upgrade: websocket", *length, close=False)
     answer = site.send(asked + head("GET", "/v1/models", key))
     assert statuses(answer) == [200]
     assert b"connection: close" in answer

@@ -89,6 +89,7 @@ def test_values_are_converted_by_type() -> None:
             "setting cycle.ping_timeout_s in --set cycle.ping_timeout_s: ",
             "",
         ),
+        ("", ("gateway.host=",), "gateway.host in --set gateway.host: ", ""),  # all addresses, to the kernel
         ("", ("monitor.timeout_s=inf",), "setting monitor.timeout_s in --set monitor.timeout_s: ", ""),
     ],
 )
@@ -149,6 +150,9 @@ def test_monitors_remember_enough_to_alarm() -> None:
         'eval.drift_margins={"harness.edit_persistence": Infinity}',
         'ab.harm={"latency": NaN}',
         "collect.horizon_s=inf",
+        "gateway.pending_hours=inf",
+        'gateway.breaker={"open_s": Infinity}',
+        "engine.startup_timeout_s=inf",
         "ab.horizon_s=inf",
         'ab.margins={"latency": Infinity}',
         'cycle.shares={"collect": NaN, "distill": 0.1, "train": 0.5, "eval": 0.25, "deploy": 0.05}',

@@ -43,6 +43,10 @@ NOTICES = [
     "</workspace_info>\n<userMemory>\nuse tabs\n</userMemory>\n<sessionMemory>\nempty\n</sessionMemory>\n"
     "<repoMemory>\nempty\n</repoMemory>\n",
     "<tool_response>ok</tool_response>",
+    # Roo's and its like, behind a tool's result and after an answer without a call
+    "<environment_details>\n# Current Time\n2026-11-20T16:37:45Z\n</environment_details>",
+    "[ERROR] You did not use a tool in your previous response! Please retry with a tool use.\n\n# Reminder",
+    "<info-msg>\nIt is currently 2026-11-20 16:37:00\nWorking directory: /w\n</info-msg>",
     f"<timestamp>Monday, 9:35 PM</timestamp>\n{FINISHED}",
     "<ci-monitor-event>A check failed on pull request #7.</ci-monitor-event>",
     '<oven-watch-alert level="2">hot</oven-watch-alert>\n<oven-watch-alert>hotter</oven-watch-alert>\n',
@@ -58,6 +62,9 @@ NOTICES = [
     '{"task_id":"b1","tool_use_id":"toolu_1","description":"Bake \\"it\\"","task_type":"local_bash"}',
     '{"task_id":"b1","description":"Bake","task_type":"local_agent"}',
     "Unknown skill: plugin:bake-it",
+    "This is the Qwen Code. We are setting up the context for our chat.\nToday's date is Friday.\nMore.",
+    "<session_context>\nThis is the Gemini CLI. We are setting up the context for our chat.\n"
+    "</session_context>",
     '<cross-session-message from="oven">hot</cross-session-message>',
     "Tool loaded.",
     # Codex's, which only its rollouts tell by their events
@@ -190,11 +197,14 @@ def test_what_asks_for_something_is_no_notice(text: str, why: str) -> None:
         "<ide_opened_file>The user opened a.py</ide_opened_file>\nfix it",
         "<environment_context>x</environment_context><system-reminder>y</system-reminder> and now?",
         "[SYSTEM] is printed twice",
+        "<environment_details>\nnoon\n</environment_details>\nfix it",
+        "[ERROR] You did not use a tool in your previous response! Why?",
         "Continue from where you left off. And then stop.",
         "Review the code changes introduced by commit 0a1b. Is the oven safe?",
         '{"task_id":"b1","description":"Bake","task_type":"local_bash"} what is this?',
         '{"task_id":"b1","description":"Bake"}',
         "Unknown skill: bake. Why?",
+        "This is the cake. We are setting up the oven.",
         "Tool loaded. And now?",
         "Issue reproduced, please proceed. It is the left oven.",
         "<skill>bake</skill> what is this tag?",

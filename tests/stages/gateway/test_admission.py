@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from stages.gateway import logs
 from stages.gateway.admission import Admission
 from stages.gateway.errors import ApiError
 from stages.gateway.gate import CutShortError, Gate
@@ -166,6 +167,25 @@ async def test_each_request_is_one_line(tmp_path: Path, caplog: pytest.LogCaptur
     assert lines[2]["request_id"] == failed.headers["x-request-id"] == failed.json()["request_id"]
     assert lines[0]["ms"] > 0
     assert lines[0]["key"].startswith("key_")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_request_that_is_to_be_logged_gets_its_line_in_both_forms(
+    form: logs.Format, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`log_requests = "all"` gave no line as text, which is the default."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    levels = {logger: logger.level for logger in (logging.getLogger(), logging.getLogger("rtrl.gateway"))}
+    try:
+        logs.configure(form)
+        logs.event("request", status=200)
+        logs.event("engine", state="ready")  # a person at a terminal was told by `say`
+        logs.event("engine", logging.ERROR, state="down")
+    finally:
+        for logger, level in levels.items():
+            logger.setLevel(level)
+    lines = capsys.readouterr().err.splitlines()
+    assert ("200" in lines[0], "down" in lines[-1], len(lines)) == (True, True, 2 if form == "text" else 3)
 
 
 async def test_updates_under_load_drop_nothing(rig: Rig) -> None:

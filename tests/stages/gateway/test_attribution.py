@@ -40,6 +40,13 @@ def test_a_clients_notice_is_not_the_users_next_message() -> None:
     }
     assert asked([U, A, notice]) == (1, "fix it", [A])
     assert (asked([context, U, A, U]).requests, asked([context, U, A, notice, A]).answers) == (2, [A, A])
+    around = {
+        "role": "user",
+        "content": [{"type": "text", "text": "<environment_details>\nx\n</environment_details>"}],
+    }
+    assert asked([U, CALL, T, around, CALL, T, around]) == (1, "fix it", [CALL, CALL]), (
+        "Roo's loop is one episode"
+    )
     assert asked([notice])[:2] == (1, notice["content"]), "or there is no request"
 
 
@@ -73,6 +80,39 @@ def test_a_client_that_sends_no_thoughts_back_keeps_its_session(thought: str) ->
     assert conversation("k", "ada", [U], model) != conversation("k", "ada", [U], A)
 
 
+def test_goose_keeps_its_session_and_its_episode() -> None:
+    """What it tells of the time stands before the last answer: in the first message, or in one of its own."""
+    told = [f"<info-msg>\nIt is currently 2026-11-20 16:3{minute}:00\n</info-msg>" for minute in range(3)]
+    firsts = [f"{told[0]}\nfix it", f"fix it\n{told[1]}", "fix it"]
+    requests = [[{"role": "user", "content": text}] for text in firsts]
+    requests[1] += [CALL, T]
+    requests[2] += [CALL, T, {"role": "user", "content": told[2]}, CALL, T]
+    assert len({conversation("k", "ada", request, CALL) for request in requests}) == 1
+    assert [asked(request).requests for request in requests] == [1, 1, 1]
+    assert conversation(
+        "k", "ada", [{"role": "user", "content": f"{told[0]}\nfix her"}], CALL
+    ) != conversation("k", "ada", requests[0], CALL)
+    open_tags = {"role": "user", "content": "<info-msg>" * 1_000_000}
+    assert conversation("k", "ada", [open_tags], A) != conversation("k", "ada", [U], A), "in one pass"
+
+
+async def test_what_qwen_code_answers_in_the_models_place_is_no_first_answer(rig: Rig) -> None:
+    """All conversations of a day in a folder began with it alike, and were one session."""
+    context = "This is the Qwen Code. We are setting up the context for our chat.\nToday's date is Friday."
+    before = [
+        {"role": "system", "content": "You are Qwen Code."},
+        {"role": "user", "content": context},
+        {"role": "assistant", "content": "Got it. Thanks for the context!"},
+    ]
+    asks = [{"role": "user", "content": text} for text in ("stub:say A", "stub:say B", "stub:say C")]
+    for ask in asks[:2]:
+        await rig.chat("", messages=[*before, ask])
+    await rig.chat("", messages=[*before, asks[0], {"role": "assistant", "content": "A"}, asks[2]])
+    first, other, on = rig.generations()
+    assert first.session == on.session != other.session
+    assert [g.episode.rpartition("/")[2] for g in (first, other, on)] == ["1", "1", "2"]
+
+
 def test_a_client_that_marks_what_is_to_be_cached_keeps_its_session() -> None:
     """Cline and Roo send their latest messages as marked parts, and the same ones as strings from then on."""
 
@@ -85,6 +125,21 @@ def test_a_client_that_marks_what_is_to_be_cached_keeps_its_session() -> None:
     assert opening("fix it") != opening([*marked, shown]) != opening([shown])
     assert opening("fix it") != opening("fix", "it")
     assert len({opening(None), opening([]), opening([{"text": "fix it"}]), opening("fix it")}) == 4
+
+
+def test_claude_code_behind_a_proxy_keeps_its_session() -> None:
+    """It signs the system prompt of each request anew: every request was a session of its own."""
+
+    def opening(signature: str, prompt: str, *, parts: bool = False, role: str = "system") -> bytes:
+        line = f"x-anthropic-billing-header: cc_version=2.1.117.48f; cc_entrypoint=cli; cch={signature};"
+        texts = [{"type": "text", "text": line}, {"type": "text", "text": prompt}]
+        told = {"role": role, "content": texts if parts else f"{line}\n{prompt}"}
+        return conversation("k", "ada", [told, U], A)
+
+    assert opening("71fea", "You edit.") == opening("0aaa9", "You edit.")
+    assert opening("71fea", "You edit.", parts=True) == opening("0aaa9", "You edit.")
+    assert opening("71fea", "You edit.") != opening("71fea", "You ask.")
+    assert opening("71fea", "You edit.", role="user") != opening("0aaa9", "You edit.", role="user")
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,26 @@ def test_no_more_than_the_trials_go_through_at_a_time(clock: Clock) -> None:
     assert breaker.state == "closed"
 
 
+def test_a_long_stream_is_a_trial_no_longer_than_the_pause(clock: Clock) -> None:
+    """Everybody else was refused until it ended; after two minutes of that the engine was started anew."""
+    breaker = made(clock, [], trials=2, open_s=2)
+    breaker.trip("3 health probes failed")
+    clock.now += 2
+    with breaker.attempt() as one, breaker.attempt() as other:
+        for attempt in (one, other, one, other):
+            attempt.ok = True
+            breaker.answering(attempt)
+            clock.now += 0.5
+        refused(breaker)
+        clock.now += 0.5
+        breaker.answering(one)
+        assert (breaker.state, breaker.counted()) == ("half_open", (0, 0))
+        breaker.answering(other)
+        assert (breaker.state, breaker.failing_s) == ("closed", 0)
+        one.ok = False
+    assert (breaker.state, breaker.counted()) == ("closed", (2, 1)), "it breaks off later: as any request"
+
+
 def test_answers_to_older_requests_are_no_trials(clock: Clock) -> None:
     breaker = made(clock, [], trials=1)
     with breaker.attempt() as old:
@@ -161,3 +181,24 @@ async def test_an_engine_that_fails_is_left_alone_and_found_again(tmp_path: Path
             assert (await rig.chat("stub:status=400")).status_code == 400
         assert rig.served.health.breaker.state == "closed"
         assert rig.served.gate.in_flight == rig.gateway.admission.accepted == 0
+
+
+async def test_who_waits_for_an_engine_found_again_waits_for_no_whole_stream(tmp_path: Path) -> None:
+    async with running(tmp_path, breaker={"open_s": 1, "trials": 1}) as rig:
+        breaker = rig.served.health.breaker
+        clock = breaker._clock = Clock()
+        breaker.trip("said so")
+        clock.now += 1
+        words = "stub:tokens=200 stub:gap=0.01"
+        body = {"model": "rtrl", "stream": True, "messages": [{"role": "user", "content": words}]}
+        async with rig.http.stream("POST", "/v1/chat/completions", json=body) as answer:
+            pieces = answer.aiter_lines()
+            await anext(pieces)
+            assert (await rig.chat("x")).status_code == 503
+            clock.now += 1
+            more = 0
+            while breaker.state != "closed":
+                await anext(pieces)
+                more += 1
+            assert more < 100, "long before its end"
+            assert (await rig.chat("x")).status_code == 200

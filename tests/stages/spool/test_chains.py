@@ -206,7 +206,7 @@ def test_what_is_remembered_of_sessions_is_bounded() -> None:
         cache.add((f"s{n}",), f"g{n}", tokens(list(range(39)), [n]), 0)
     kept = [n for n in range(100) if cache.base((f"s{n}",), np.arange(39, dtype=np.int32))[0]]
     assert kept == list(range(90, 100)), "the longest unused went first"
-    cache.clear()
+    cache.of_segment(1)
     cache.add(("s",), "g", tokens(list(range(399)), [1]), 0)
     assert cache.base(("s",), np.arange(399, dtype=np.int32)) == ("g", 399, 1), "room for 400 again"
 

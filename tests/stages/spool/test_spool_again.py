@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import stat
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,7 @@ def test_torn_bytes_are_kept_aside(tmp_path: Path) -> None:
     Spool.open(root / "spool").close()
     (kept,) = (root / "spool" / QUARANTINE).iterdir()
     assert (kept.name, kept.read_bytes()) == (f"00000001-{starts[3]}.torn", whole[starts[3] : starts[3] + 9])
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600, "also where a command with another umask does it"
     assert path_of(root / "spool", 1).read_bytes()[: starts[3]] == whole[: starts[3]]
     found = list(frames.scan(path_of(root / "spool", 1).read_bytes(), frames.HEADER.size))
     assert not any(isinstance(each, frames.Bad) for each in found), "and cut off"

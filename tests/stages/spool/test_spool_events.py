@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 
 from stages.spool import Spool, open_event
 from stages.spool.codec import is_content
+from stages.spool.frames import Kind
 from stages.spool.pending import pending_user
+from stages.spool.segment import SegmentFile
 from stages.vault import UserForgottenError, Vault
 from tests.stages.spool.spool_records import event, generation, payload, statuses, tokens, writer
 
@@ -38,6 +41,35 @@ def test_only_the_key_that_made_the_generation(tmp_path: Path) -> None:
     assert statuses(spool, event("e1", "g1"), event("e1", "g3", key_id="k2")) == ["accepted", "duplicate"]
     spool.close()
     assert [(e.key_id, e.id) for _, e, _, _ in Spool.open(tmp_path / "spool").events(0, 99)] == [("k1", "e1")]
+
+
+def test_events_that_find_no_room_beside_their_generation_count_once_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever had asked for it was told that it was not recorded; its events waited for a restart."""
+    spool = writer(tmp_path)
+    assert statuses(spool, event("e1", "g1"), event("e2", "g1"), event("e3", "g1")) == ["pending"] * 3
+    room = 2  # the generation and one event
+
+    def append(file: SegmentFile, kind: Kind, seq: int, body: bytes) -> int:
+        nonlocal room
+        room -= 1
+        if room < 0:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        return whole(file, kind, seq, body)
+
+    whole = SegmentFile.append
+    with monkeypatch.context() as full:
+        full.setattr(SegmentFile, "append", append)
+        spool.append_generation(generation("g1"), tokens([1], [2]))
+        assert spool.pending == 2
+    spool.append_generation(generation("g2"), tokens([1], [2]))
+    assert spool.pending == 0
+    spool.close()
+    reader = Spool.open(tmp_path / "spool")
+    assert [(e.id, e.generation_id) for _, e, _, _ in reader.events(0, 99)] == [
+        (f"e{n}", "g1") for n in (1, 2, 3)
+    ]
 
 
 @pytest.mark.parametrize("restart", [False, True])
