@@ -84,8 +84,8 @@ def sample_probes(
     import torch
 
     generator = torch.Generator().manual_seed(seed)
-    vocabulary = int(model.config.vocab_size)
-    limit = getattr(model.config, "max_position_embeddings", length)
+    config = model.config.get_text_config()  # a model that also reads images has one within
+    vocabulary, limit = int(config.vocab_size), getattr(config, "max_position_embeddings", length)
     ids = torch.randint(vocabulary, (count, 1), generator=generator)
     with torch.no_grad():
         for _ in range(min(length, limit) - 1):

@@ -150,6 +150,7 @@ def test_monitors_remember_enough_to_alarm() -> None:
         'ab.harm={"latency": NaN}',
         "collect.horizon_s=inf",
         "ab.horizon_s=inf",
+        "train.importance_cap=inf",
         'ab.margins={"latency": Infinity}',
         'cycle.shares={"collect": NaN, "distill": 0.1, "train": 0.5, "eval": 0.25, "deploy": 0.05}',
     ],
