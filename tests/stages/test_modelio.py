@@ -138,6 +138,18 @@ def test_masters_of_another_model_are_refused(tmp_path: Path) -> None:
         modelio.load_masters(model, tmp_path / "m.safetensors")
 
 
+def test_a_model_that_gives_no_numbers_has_no_fingerprint() -> None:
+    model = tiny_model()
+    with torch.no_grad():
+        model.lm_head.weight[3, 3] = math.nan
+    for ask in (
+        served_fingerprint.sample_probes,
+        lambda model: served_fingerprint.probe_logprobs(model, [[1, 2]]),
+    ):
+        with pytest.raises(IntegrityError, match="not finite"):
+            ask(model)
+
+
 def test_fingerprint_of_parent_and_child(tmp_path: Path) -> None:
     parent = write_checkpoint(tmp_path / "p", seed=0)
     child = write_checkpoint(tmp_path / "c", seed=1, parent=parent)

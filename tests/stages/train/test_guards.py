@@ -140,6 +140,15 @@ def test_moments_that_are_no_moments_stop_the_run_before_a_step(value: float, tm
     assert caught.value.code == 12
 
 
+def test_a_last_step_that_leaves_no_numbers_publishes_nothing(world: TrainWorld) -> None:
+    """No later step measures it, and weights of 1e15 are finite."""
+    world.experience(world.episodes(8))
+    with pytest.raises(IntegrityError, match="logprobs that are not finite") as caught:
+        world.train("train.learning_rate=1e15", "train.optimizer_steps=1")
+    assert "learning_rate" in caught.value.hint
+    assert world.store.latest("checkpoint").digest == world.live  # type: ignore[union-attr]
+
+
 def test_weights_that_no_token_reaches_have_moments_like_the_others() -> None:
     """A tower of images, of a model that is trained on text. The next run was told of another model."""
     parameters = {"text": torch.nn.Parameter(torch.ones(2)), "images": torch.nn.Parameter(torch.ones(3))}
