@@ -41,6 +41,8 @@ _COMPANIONS = (
     "tokenizer.model",
     "chat_template.jinja",
     "generation_config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
     "LICENSE",
 )
 
@@ -81,8 +83,7 @@ def require_tokenizer_fits(folder: Path) -> None:
 
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     rows = int(AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config().vocab_size)
-    beyond = sorted(token for token, number in tokenizer.get_vocab().items() if number >= rows)
-    if beyond:
+    if beyond := sorted(token for token, number in tokenizer.get_vocab().items() if number >= rows):
         raise IntegrityError(
             f"{folder}: {len(beyond)} tokens have no embedding (vocab_size is {rows}): "
             f"{', '.join(map(repr, beyond[:3]))}",
@@ -107,8 +108,7 @@ def weight_files(folder: Path) -> list[Path]:
             f"{folder} has no {WEIGHTS_FILE}", hint="only safetensors weights are read, never pickles"
         )
     shards = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
-    missing = [name for name in shards if not (folder / name).is_file()]
-    if missing:
+    if missing := [name for name in shards if not (folder / name).is_file()]:
         raise IntegrityError(f"{folder} lacks {', '.join(missing)}", hint="rtrl verify --full")
     return [folder / name for name in shards]
 

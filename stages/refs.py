@@ -27,13 +27,18 @@ def refs_by_kind(store: Store, stage: Stage, refs: Refs, line: str) -> dict[str,
             raise UsageError(f"{stage.name} takes no {kind}", hint=f"it takes {', '.join(stage.takes)}")
         if kind in found:
             raise UsageError(f"--input names two of kind {kind}: {found[kind]} and {ref}", hint="name one")
-        if kind in _OF_PEOPLE and named.line != line:
-            raise UsageError(
-                f"{named.ref} is of line {named.line}, and this is line {line}",
-                hint=f"a line learns from its own users only; `--line {named.line}` works on that one",
-            )
+        require_own(named, line)
         found[kind] = ref
     return found
+
+
+def require_own(named: Artifact, line: str) -> None:
+    """Raise UsageError (exit 2) for what users of another line did."""
+    if named.kind in _OF_PEOPLE and named.line != line:
+        raise UsageError(
+            f"{named.ref} is of line {named.line}, and this is line {line}",
+            hint=f"a line learns from its own users only; `--line {named.line}` works on that one",
+        )
 
 
 def line_state_named(store: Store, ref: str, line: str, checkpoint: str) -> Artifact:

@@ -28,6 +28,7 @@ from stages import modelio
 from stages.errors import IntegrityError
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedModel
 
 SCHEMA = "rtrl-fingerprint/1"
@@ -40,7 +41,8 @@ def write_fingerprint(folder: Path, *, parent: Path | None) -> None:
     """Write `served_fingerprint.json` into the checkpoint `folder`, whose weights stand there already.
 
     `parent` is the folder of the checkpoint it was trained from, None for a line's first one. The
-    weights are loaded back from disk: what is described is what was written.
+    weights are loaded back from disk: what is described is what was written. Raises IntegrityError when
+    they give no numbers.
     """
     model = modelio.load_model(folder)
     parent_logprobs: list[list[float]] | None = None
@@ -84,12 +86,13 @@ def sample_probes(
     import torch
 
     generator = torch.Generator().manual_seed(seed)
-    vocabulary = int(model.config.vocab_size)
-    limit = getattr(model.config, "max_position_embeddings", length)
+    config = model.config.get_text_config()  # a model that also reads images has one within
+    vocabulary, limit = int(config.vocab_size), getattr(config, "max_position_embeddings", length)
     ids = torch.randint(vocabulary, (count, 1), generator=generator)
     with torch.no_grad():
         for _ in range(min(length, limit) - 1):
             logits = model(input_ids=ids.to(model.device), use_cache=False).logits[:, -1].float().cpu()
+            _refuse_no_numbers(logits.logsumexp(-1))  # single ids may be ruled out
             drawn = torch.multinomial(logits.softmax(-1), 1, generator=generator)
             ids = torch.cat([ids, drawn], dim=1)
     return [[int(token) for token in row] for row in ids]
@@ -104,8 +107,19 @@ def probe_logprobs(model: PreTrainedModel, probes: list[list[int]]) -> list[list
         for probe in probes:
             ids = torch.tensor([probe], device=model.device)
             logprobs = model(input_ids=ids, use_cache=False).logits[0, :-1].float().log_softmax(-1)
-            scores.append(logprobs.gather(1, ids[0, 1:, None])[:, 0].cpu().tolist())
+            found = logprobs.gather(1, ids[0, 1:, None])[:, 0].cpu()
+            _refuse_no_numbers(found)
+            scores.append(found.tolist())
     return scores
+
+
+def _refuse_no_numbers(values: Tensor) -> None:
+    """Finite weights can be too large to compute with: a last step of training that nothing measured."""
+    if not bool(values.isfinite().all()):
+        raise IntegrityError(
+            "the model gives logprobs that are not finite",
+            hint="its weights are damaged, or were trained too far: lower train.learning_rate",
+        )
 
 
 def tensor_checksums(folder: Path) -> dict[str, dict[str, Any]]:

@@ -22,7 +22,7 @@ _OF_CORRECTION = {
 class TrainConfig(BaseModel):
     """How a batch of experience becomes a step of the policy. Unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     # Which data
     max_lag: int = Field(

@@ -82,6 +82,8 @@ def scores_key(batch: Batch, keys_dir: Path) -> bytes:
 
 def check_tokenizers(batch: Batch, parent: Artifact, store: Store) -> None:
     """Raises IntegrityError when the tokens cannot be the parent's: another tokenizer, ids out of range."""
+    from transformers import AutoConfig
+
     hint = "tokens of one tokenizer say nothing to another model; only its own data can train a checkpoint"
     found = modelio.tokenizer_digest(parent.path)
     if parent.meta.get("tokenizer", found) != found:
@@ -92,10 +94,11 @@ def check_tokenizers(batch: Batch, parent: Artifact, store: Store) -> None:
         sampler = store.resolve(batch.samplers[index])
         if sampler.meta.get("tokenizer", found) != found:
             raise IntegrityError(f"{sampler.ref} and {parent.ref} differ in their tokenizer", hint=hint)
-    vocabulary = int(modelio.read_config(parent.path).get("vocab_size") or 0)
+    config = AutoConfig.from_pretrained(parent.path, local_files_only=True)
+    vocabulary = int(config.get_text_config().vocab_size)  # which config.json need not say
     largest = max(int(row.token_ids.max()) for row in batch.rows)
     smallest = min(int(row.token_ids.min()) for row in batch.rows)
-    if smallest < 0 or (vocabulary and largest >= vocabulary):
+    if smallest < 0 or largest >= vocabulary:
         raise IntegrityError(
             f"token id {largest if smallest >= 0 else smallest} is outside the vocabulary of {parent.ref} "
             f"({vocabulary} ids): tokenizer",

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from stages.errors import InputMissingError, IntegrityError, UsageError
 from stages.populations import FIRST
-from stages.refs import line_state_named
+from stages.refs import line_state_named, require_own
 from stages.registry.store import Store
 from stages.stage import Artifact
 
@@ -39,11 +39,13 @@ def resolve_inputs(store: Store, line: str, refs: Mapping[str, str], max_lag: in
 def experience_named(store: Store, line: str, ref: str) -> Artifact:
     """The experience that `ref` names.
 
-    Raises UsageError for another kind, InputMissingError (exit 5) for one of session logs, without tokens.
+    Raises UsageError for another kind or another line's, InputMissingError (exit 5) for one of session logs,
+    without tokens.
     """
     named = store.resolve(ref, line)
     if named.kind != "experience":
         raise UsageError(f"{ref} is of kind {named.kind}", hint="name an experience, e.g. experience@latest")
+    require_own(named, line)
     if not named.meta["checkpoint"]:
         served = newest_served(store, line)
         raise InputMissingError(

@@ -34,15 +34,18 @@ NEW = Moments(0, {})
 
 
 def moments_of(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor]) -> Moments:
-    """The optimizer's present moments. Values are shared with it, not copied."""
+    """The optimizer's present moments. Values are shared with it, not copied.
+
+    Zeros for what never had a gradient (the tower of images of a model that is asked with text alone).
+    """
     tensors: dict[str, Tensor] = {}
     step = 0
     for name, parameter in parameters.items():
-        state = optimizer.state.get(parameter)
-        if state:
+        if state := optimizer.state.get(parameter):
             step = int(state["step"])
-            for kind in _KINDS:
-                tensors[f"{kind}.{name}"] = state[kind]
+            tensors |= {f"{kind}.{name}": state[kind] for kind in _KINDS}
+        else:
+            tensors |= empty_moments({name: parameter})
     return Moments(step, tensors)
 
 

@@ -88,6 +88,9 @@ def distil(
                     means.append(found)
                     log.write("train.mtp", step=len(means), kl=found[0], tokens=found[1])
                 progress.advance(1)
+        if batches:  # of what is published, which no step has used yet
+            with torch.no_grad():
+                _loss(model, head, batches[-1], budget)
         after = acceptance(model, head, held, budget)
     each = max(1, len(means) // max(1, config.mtp_passes))
     return Distilled(
@@ -179,6 +182,16 @@ def _step(
     budget: Budget,
 ) -> tuple[float, int]:
     """(mean KL in nats, tokens) of one step."""
+    loss, count = _loss(model, head, rows, budget)
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(head.parameters(), max_norm)
+    optimizer.step()
+    return float(loss.detach()), count
+
+
+def _loss(model: PreTrainedModel, head: MtpHead, rows: Sequence[Row], budget: Budget) -> tuple[Tensor, int]:
+    """(mean KL in nats, tokens). Raises IntegrityError when it is not finite."""
     student, teacher = _states(model, head, rows)
     count = len(student)
     loss = divergence(student, teacher, output_head(model), block_rows=_rows(model, budget)) / count
@@ -186,11 +199,7 @@ def _step(
         raise IntegrityError(
             "the loss of the multi-token prediction head is not finite", hint="lower train.mtp_learning_rate"
         )
-    optimizer.zero_grad()
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(head.parameters(), max_norm)
-    optimizer.step()
-    return float(loss.detach()), count
+    return loss, count
 
 
 def _rows(model: PreTrainedModel, budget: Budget) -> int:

@@ -154,6 +154,7 @@ def test_monitors_remember_enough_to_alarm() -> None:
         'gateway.breaker={"open_s": Infinity}',
         "engine.startup_timeout_s=inf",
         "ab.horizon_s=inf",
+        "train.importance_cap=inf",
         'ab.margins={"latency": Infinity}',
         'cycle.shares={"collect": NaN, "distill": 0.1, "train": 0.5, "eval": 0.25, "deploy": 0.05}',
     ],

@@ -8,6 +8,7 @@ import transformers
 
 from stages import modelio, served_fingerprint
 from stages.errors import InputMissingError, IntegrityError
+from tests.stages.train.strangers import TRAINED, stranger
 from tests.stages.train.tiny import tiny_model, write_checkpoint
 
 
@@ -66,6 +67,13 @@ def test_generation_settings_that_transformers_does_not_write_are_carried(tmp_pa
         found = json.loads((tmp_path / dtype / "generation_config.json").read_text())
         assert found == {"temperature": 0.6, "top_p": 0.9}
     assert model.generation_config.temperature == 0.6
+
+
+def test_what_a_model_of_text_and_images_is_started_with_is_carried(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "a")
+    (folder / "preprocessor_config.json").write_text('{"size": 28}')
+    modelio.save_checkpoint(modelio.load_model(folder), tmp_path / "b", companions=folder, dtype="float32")
+    assert (tmp_path / "b" / "preprocessor_config.json").read_text() == '{"size": 28}'
 
 
 def test_weights_that_are_not_finite_are_never_written(tmp_path: Path) -> None:
@@ -130,6 +138,18 @@ def test_masters_of_another_model_are_refused(tmp_path: Path) -> None:
         modelio.load_masters(model, tmp_path / "m.safetensors")
 
 
+def test_a_model_that_gives_no_numbers_has_no_fingerprint() -> None:
+    model = tiny_model()
+    with torch.no_grad():
+        model.lm_head.weight[3, 3] = math.nan
+    for ask in (
+        served_fingerprint.sample_probes,
+        lambda model: served_fingerprint.probe_logprobs(model, [[1, 2]]),
+    ):
+        with pytest.raises(IntegrityError, match="not finite"):
+            ask(model)
+
+
 def test_fingerprint_of_parent_and_child(tmp_path: Path) -> None:
     parent = write_checkpoint(tmp_path / "p", seed=0)
     child = write_checkpoint(tmp_path / "c", seed=1, parent=parent)
@@ -144,6 +164,13 @@ def test_fingerprint_of_parent_and_child(tmp_path: Path) -> None:
     ids = torch.tensor([first["probes"][3]])
     expected = tiny_model(0)(ids).logits[0, :-1].log_softmax(-1)[range(63), ids[0, 1:]]
     assert torch.allclose(torch.tensor(first["logprobs"]["child"][3]), expected, atol=1e-5)
+
+
+def test_probes_are_of_the_vocabulary_wherever_the_configuration_has_it() -> None:
+    model = stranger(*TRAINED["gemma3-images"])
+    (probe,) = served_fingerprint.sample_probes(model, count=1, length=3)
+    assert len(probe) == 3
+    assert max(probe) < 64
 
 
 def test_checksums_are_those_of_the_float32_bytes(tmp_path: Path) -> None:

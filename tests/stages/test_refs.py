@@ -13,6 +13,7 @@ from stages.errors import UsageError
 from stages.refs import refs_by_kind
 from stages.registry.store import Store
 from stages.stage import Artifact, Output, Stage
+from stages.train.inputs import experience_named
 from stages.train.run import STAGE as TRAIN
 from stages.workspace import Workspace
 from tests.stages.toy import checkpoint
@@ -67,4 +68,6 @@ def test_what_users_of_another_line_did_is_refused(
     with pytest.raises(UsageError, match="is of line acme, and this is line auto") as caught:
         refs_by_kind(store, stage, refs, "auto")
     assert "--line acme" in caught.value.hint
+    with pytest.raises(UsageError, match="is of line acme, and this is line auto"):
+        experience_named(store, "auto", "experience@v2")  # of `rtrl export`, and of --consumed
     assert refs_by_kind(store, stage, refs, "acme") == {refs[0].partition("@")[0]: refs[0]}

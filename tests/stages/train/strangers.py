@@ -18,6 +18,13 @@ SHAPE: dict[str, Any] = {
     "eos_token_id": 2,
 }
 MHA = {"num_key_value_heads": 4}  # every head has keys of its own
+VISION = {
+    "hidden_size": 16,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 1,
+    "image_size": 28,
+    "patch_size": 14,
+}
 # model_type, and what is peculiar about it
 TRAINED: dict[str, tuple[str, dict[str, Any]]] = {
     "llama-tied": ("llama", {"tie_word_embeddings": True}),
@@ -39,6 +46,15 @@ TRAINED: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("gpt2", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 256}),
     "granite": ("granite", {"logits_scaling": 3.0, "residual_multiplier": 0.7, "attention_multiplier": 0.2}),
     "cohere": ("cohere", {"logit_scale": 0.5}),
+    "gemma3-images": (
+        "gemma3",
+        {
+            "text_config": SHAPE | {"head_dim": 8, "sliding_window": 8, "query_pre_attn_scalar": 20},
+            "vision_config": VISION,
+            "image_token_index": 63,
+            "mm_tokens_per_image": 4,
+        },
+    ),
 }
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "alibi": ("bloom", {"n_layer": 2, "n_head": 4}, "other logits in a pack than alone"),

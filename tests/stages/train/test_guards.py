@@ -15,7 +15,7 @@ from stages.progress import Silent
 from stages.train.config import TrainConfig
 from stages.train.correction import correction_of
 from stages.train.guards import Watch, limit_exceeded, live
-from stages.train.moments import Moments, read_moments, write_moments
+from stages.train.moments import Moments, moments_of, read_moments, restore, write_moments
 from tests.stages.train.world import TrainWorld, other_model
 
 FIGURES = ("grad_norm", "ratio_p01", "ratio_p50", "ratio_p99", "clipped", "ess", "kl_parent", "kl_anchor",
@@ -138,6 +138,27 @@ def test_moments_that_are_no_moments_stop_the_run_before_a_step(value: float, tm
     with pytest.raises(IntegrityError, match=r"exp_avg_sq\.w is not finite") as caught:
         read_moments(tmp_path / "moments")
     assert caught.value.code == 12
+
+
+def test_a_last_step_that_leaves_no_numbers_publishes_nothing(world: TrainWorld) -> None:
+    """No later step measures it, and weights of 1e15 are finite."""
+    world.experience(world.episodes(8))
+    with pytest.raises(IntegrityError, match="logprobs that are not finite") as caught:
+        world.train("train.learning_rate=1e15", "train.optimizer_steps=1")
+    assert "learning_rate" in caught.value.hint
+    assert world.store.latest("checkpoint").digest == world.live  # type: ignore[union-attr]
+
+
+def test_weights_that_no_token_reaches_have_moments_like_the_others() -> None:
+    """A tower of images, of a model that is trained on text. The next run was told of another model."""
+    parameters = {"text": torch.nn.Parameter(torch.ones(2)), "images": torch.nn.Parameter(torch.ones(3))}
+    optimizer = torch.optim.AdamW(parameters.values())
+    parameters["text"].sum().backward()
+    optimizer.step()
+    found = moments_of(optimizer, parameters)
+    assert found.step == 1
+    assert found.tensors["exp_avg_sq.images"].tolist() == [0, 0, 0]
+    restore(torch.optim.AdamW(parameters.values()), parameters, found)
 
 
 def test_an_update_that_moves_no_weight_is_refused_and_uses_nothing_up(world: TrainWorld) -> None:

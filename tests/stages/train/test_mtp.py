@@ -12,10 +12,15 @@ from safetensors.torch import load_file
 
 from stages import modelio
 from stages.errors import IntegrityError, UsageError
+from stages.progress import Silent
+from stages.runlog import NoLog
 from stages.train import attention, mtp_head
+from stages.train.config import TrainConfig
+from stages.train.forward import Budget
 from stages.train.mtp_head import MtpHead, head_of
 from stages.train.packing import pack
-from stages.train.self_distillation import divergence
+from stages.train.self_distillation import distil, divergence
+from tests.stages.train.test_update import make_batch
 from tests.stages.train.tiny import tiny_model
 from tests.stages.train.world import SETTINGS, TrainWorld
 
@@ -128,6 +133,18 @@ def test_the_next_run_goes_on_with_the_parents_head(world: TrainWorld) -> None:
     (folder / "mtp" / "model.safetensors").write_bytes(b"torn")
     with pytest.raises(IntegrityError, match="damaged"):
         head_of(model, folder, seed=4)
+
+
+def test_a_head_whose_last_step_broke_it_is_not_published() -> None:
+    """The next run goes on with what is published, and had to stop."""
+    model, batch = _packed_model(), make_batch(tiny_model(1))
+    config = TrainConfig(mtp_passes=1, mtp_learning_rate=1e30)
+    with pytest.raises(IntegrityError, match="not finite") as caught:
+        distil(
+            model, MtpHead(model, seed=0), batch.rows, config,
+            budget=Budget(4096, 64), seed=0, continued=False, log=NoLog(), progress=Silent(),
+        )  # fmt: skip
+    assert "mtp_learning_rate" in caught.value.hint
 
 
 def test_another_architecture_is_refused_before_anything_is_computed(tmp_path: Any) -> None:
