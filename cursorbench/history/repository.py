@@ -23,7 +23,7 @@ MAX_BLOB = 4 << 20  # bytes; a longer file is taken for data
 _CACHE = 64 << 20  # characters of texts kept
 _NAMES = 1 << 18  # names in trees kept: some 80 MB
 _BINARY = 8_000  # a NUL in so many first bytes: no text (git's rule)
-_LFS = b"version https://git-lfs.github.com/spec/"  # what stands in place of a file that lies elsewhere
+LFS = b"version https://git-lfs.github.com/spec/"  # what stands in place of a file that lies elsewhere
 _PARTIAL = r"^(extensions\.partialclone|remote\..*\.(promisor|partialclonefilter))$"
 NOTES = "refs/notes/ai"  # git-ai's
 FILES = ("100644", "100755", "100664")
@@ -271,7 +271,7 @@ def milliseconds(seconds: str) -> int | None:
 
 
 def _text(data: bytes) -> str | None:
-    if b"\0" in data[:_BINARY] or data.startswith(_LFS):
+    if b"\0" in data[:_BINARY] or data.startswith(LFS):
         return None
     return data.decode("utf-8", "replace")
 
