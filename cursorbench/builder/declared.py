@@ -22,7 +22,7 @@ def normal(name: str) -> str:
 
 def toml(text: str) -> dict[str, Any]:
     """A TOML document; empty when it is none."""
-    with contextlib.suppress(tomllib.TOMLDecodeError):
+    with contextlib.suppress(ValueError, RecursionError):  # a number may be too long to read
         return tomllib.loads(text)
     return {}
 

@@ -80,7 +80,9 @@ def two_branches(task: Path) -> None:
 
 WRONG: list[tuple[Callable[[Path], None], str]] = [
     (edit("task.toml", '"1.4"', '"9.0"'), "task.toml: schema_version is '9.0'"),
-    (edit("task.toml", "schema_version", "schema_version ="), "task.toml is no TOML"),
+    (edit("task.toml", "schema_version", "schema_version ="), "task.toml: it is no TOML"),
+    (edit("task.toml", '"1.4"', "9" * 5000), "task.toml: it is no TOML: Exceeds the limit"),
+    (edit("task.toml", '"1.4"', "[" * 5000), "task.toml: it is no TOML: maximum recursion depth"),
     (
         edit("task.toml", "[metadata.cursorbench]", "[metadata.x]"),
         "missing required field `instance_id`",
@@ -95,6 +97,9 @@ WRONG: list[tuple[Callable[[Path], None], str]] = [
     (edit("task.toml", "lines_changed = 2\n", ""), "metadata.cursorbench.lines_changed is missing"),
     (edit("task.toml", "+00:00", ""), "created_at: .* names no time zone"),
     (edit("task.toml", "timeout_sec = 120.0", "timeout_sec = 0"), "agent.timeout_sec: 0"),
+    (edit("task.toml", "timeout_sec = 120.0", "timeout_sec = 1e308"), "agent.timeout_sec: 1e.308"),
+    (edit("task.toml", "storage_mb = 1024", 'storage = "infG"'), "'infG' is no size"),
+    (edit("task.toml", "storage_mb = 1024", f"storage_mb = {1 << 60}"), "environment.storage_mb: 11529"),
     (edit("task.toml", 'workdir = "/work"', 'workdir = "work"'), "workdir: 'work' is no absolute path"),
     (edit("task.toml", 'instance_id = "word-debug"', 'instance_id = "x"'), "its folder 'word-debug'"),
     (edit("instruction.md", "fix", "mend"), "prompt_chars is 55, instruction.md has 56"),
@@ -102,6 +107,8 @@ WRONG: list[tuple[Callable[[Path], None], str]] = [
     (edit("tests/tests.json", "::test_one", "::test_blanks"), "in fail_to_pass and in pass_to_pass"),
     (edit("tests/tests.json", '"removed": []', '"removed": ["../../x"]'), "'../../x' is no path inside"),
     (edit("tests/tests.json", '"removed": []', '"removed": 1'), "removed: Expected `array`, got `int`"),
+    (edit("tests/tests.json", '"removed": []', '"removed": ["' + r"\ud800" + '"]'), "surrogates not allowed"),
+    (edit("tests/tests.json", '"removed": []', '"removed": ' + "9" * 5000), "tests.json is no JSON: Exceeds"),
     (lambda task: (task / "solution/solution.patch").unlink(), "solution.patch is not there"),
     (lambda task: (task / "environment/repo.bundle").write_bytes(b"# v2 git"), "is no git bundle"),
     (edit("task.toml", 'base_commit = "', 'base_commit = "0000'), "is no full commit id"),
