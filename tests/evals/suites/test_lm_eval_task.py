@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,6 +135,32 @@ def _own_task(folder: Path, name: str, metrics: str, rest: str = "") -> Path:
         f"doc_to_text: q\ndoc_to_target: a\ndoc_to_choice: ['x', 'y']\n{rest}metric_list:\n{metrics}"
     )
     return folder
+
+
+def test_examples_before_a_document_are_the_same_whatever_else_is_asked(
+    random_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attempts made again as a check had other prompts than those that they were held against."""
+    from evals.suites.engine_lm import EngineLM
+
+    metrics = "  - metric: acc\n    aggregation: mean\n    higher_is_better: true\n"
+    tasks = _own_task(tmp_path / "tasks", "rtrl_shots", metrics, "num_fewshot: 2\nfewshot_split: test\n")
+    prompts: dict[str, str] = {}
+    score = EngineLM.loglikelihood
+
+    def asked(self: EngineLM, requests: list[Any], **given: Any) -> list[Any]:
+        prompts.update({f"{one.doc['q']} {one.args[1]}": one.args[0] for one in requests})
+        found: list[Any] = score(self, requests, **given)
+        return found
+
+    monkeypatch.setattr(EngineLM, "loglikelihood", asked)
+    suite = LmEvalSuite("rtrl_shots", include=tasks)
+    suite.run(subject(random_model), suite.cases(), lambda n: None)
+    every = dict(prompts)
+    suite.run(subject(random_model), [*suite.cases()][2:], lambda n: None)
+    assert len(every) == 8
+    assert prompts == every
+    assert all(prompt.count("def f") == 3 for prompt in every.values())
 
 
 def test_what_is_no_mean_over_documents_is_not_gated(random_model: Path, tmp_path: Path) -> None:
