@@ -83,6 +83,7 @@ def test_a_rubric_file(tmp_path: Path) -> None:
         'model = "m"',
         'url = "ftp://x"\nmodel = "m"',
         'url = "http://x"\nmodel = "m"\nblind = false',
+        "url = " + "[" * 9999,
     ):
         path.write_text(text)
         with pytest.raises(UsageError):
