@@ -82,8 +82,9 @@ def _folders(source: Path) -> list[Path]:
 
 def _take(path: Path, target: Path, suite: Suite, source: Path) -> None:
     """Copy one. Raises Unfit."""
-    if not settings.NAME.fullmatch(path.name):
-        raise Unfit("bad_name", "letters, digits, dots, dashes and underscores make a task's name")
+    if not settings.is_folder_name(path.name):
+        what = "letters, digits, dots, dashes and underscores make a task's name"
+        raise Unfit("bad_name", f"up to {settings.LONGEST_NAME} {what}")
     _checked(path)
     half = target.with_name(f".{target.name}.tmp")
     shutil.rmtree(half, ignore_errors=True)

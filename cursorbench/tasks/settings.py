@@ -25,6 +25,7 @@ READABLE = ("1.0", "1.1", "1.2", "1.3", "1.4")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 CANARY = re.compile(r"[A-Za-z0-9 ._:/-]+")
+LONGEST_NAME = 200  # file systems take 255 bytes, endings included
 LONGEST_S = 365 * 86_400.0
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _MOST = 1 << 30  # megabytes, seconds, processors: what nobody has
@@ -161,7 +162,7 @@ def check_fields(known: CursorBenchFields, *, container: bool) -> None:
         Invalid: a value that cannot be.
     """
     place = "metadata.cursorbench"
-    if not NAME.fullmatch(known.instance_id) or ".." in known.instance_id:
+    if not is_folder_name(known.instance_id):
         raise Invalid(f"{place}.instance_id: {known.instance_id!r} cannot be a folder's name")
     if not _COMMIT.fullmatch(known.base_commit) and (known.base_commit or not container):
         raise Invalid(f"{place}.base_commit: {known.base_commit!r} is no full commit id")
@@ -207,6 +208,11 @@ def check_environment(spec: EnvironmentSpec) -> None:
         value = getattr(spec, name)
         if value is not None and not 0 < value <= _MOST:
             raise Invalid(f"environment.{name}: {value} is not above zero, and up to {_MOST:,}")
+
+
+def is_folder_name(name: str) -> bool:
+    """Whether a task may be called so: its folder is, and others beside it with an ending."""
+    return bool(NAME.fullmatch(name)) and ".." not in name and len(name) <= LONGEST_NAME
 
 
 def inside(path: str, place: str) -> str:

@@ -102,6 +102,7 @@ WRONG: list[tuple[Callable[[Path], None], str]] = [
     (edit("task.toml", "storage_mb = 1024", f"storage_mb = {1 << 60}"), "environment.storage_mb: 11529"),
     (edit("task.toml", 'workdir = "/work"', 'workdir = "work"'), "workdir: 'work' is no absolute path"),
     (edit("task.toml", 'instance_id = "word-debug"', 'instance_id = "x"'), "its folder 'word-debug'"),
+    (edit("task.toml", 'instance_id = "word-debug"', f'instance_id = "{"x" * 201}"'), "cannot be a folder's"),
     (edit("instruction.md", "fix", "mend"), "prompt_chars is 55, instruction.md has 56"),
     (edit("tests/tests.json", "{report}", "report"), "command has no {report}"),
     (edit("tests/tests.json", "::test_one", "::test_blanks"), "in fail_to_pass and in pass_to_pass"),
