@@ -21,6 +21,7 @@ from scipy import optimize, special, stats
 from evals.stats.clusters import Floats
 
 CELLS = 2_000_000  # tasks drawn at a time, all worlds together
+COUNTED = 100  # attempts up to which outcomes are counted: there are as many as its square
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def draw(
     Raises:
         ValueError: the tasks have less success than is to be lost.
     """
-    if len(tasks.prior) == 1 and max(tasks.sizes) == 1:
+    if len(tasks.prior) == 1 and max(tasks.sizes) == 1 and tasks.attempts <= COUNTED:
         yield from _draw_singles(tasks, effects, loss, worlds, rng)
         return
     a, b = np.array(tasks.prior).T

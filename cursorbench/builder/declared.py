@@ -14,6 +14,8 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+_TEXTS = ("name", "version")  # of the keywords of `setup`
+
 
 def normal(name: str) -> str:
     """A distribution's name as all spellings of it are compared."""
@@ -22,7 +24,7 @@ def normal(name: str) -> str:
 
 def toml(text: str) -> dict[str, Any]:
     """A TOML document; empty when it is none."""
-    with contextlib.suppress(tomllib.TOMLDecodeError):
+    with contextlib.suppress(ValueError, RecursionError):  # a number may be too long to read
         return tomllib.loads(text)
     return {}
 
@@ -90,8 +92,15 @@ def of_setup_py(text: str) -> dict[str, Any]:
                     value = _literal(keyword.value, names)
                     if keyword.arg == "entry_points" and isinstance(value, str):
                         value = of_setup_cfg(f"[options.entry_points]\n{value}").get("scripts")
-                    told[wanted[keyword.arg]] = value
+                    told[wanted[keyword.arg]] = value if keyword.arg in _TEXTS else _lists(value)
     return {key: value for key, value in told.items() if value}
+
+
+def _lists(value: object) -> object:
+    """What setuptools makes of a text where a list is meant, or a table of lists: its lines."""
+    if isinstance(value, dict):
+        return {name: _lists(inner) for name, inner in value.items() if isinstance(name, str)}
+    return rows_of(value) if isinstance(value, str) else value
 
 
 def of_tox(text: str) -> tuple[str, ...]:

@@ -71,9 +71,9 @@ def read_issues(path: Path) -> Issues:
         ) from error
     try:
         whole = text.lstrip().startswith("[")
-        rows = json.loads(text) if whole else [json.loads(line) for line in text.splitlines() if line.strip()]
+        rows = json.loads(text) if whole else [json.loads(line) for line in text.split("\n") if line.strip()]
         return {int(row["number"]): f"{row['title']}\n\n{row.get('body') or ''}".strip() for row in rows}
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise IntegrityError(
             f"{path} is no list of issues: {type(error).__name__} {error}",
             hint="gh issue list --state all --limit 5000 --json number,title,body",

@@ -154,7 +154,7 @@ def filled(command: tuple[str, ...], tests: tuple[str, ...]) -> tuple[str, ...]:
 
 def _require_told(settings: Settings) -> None:
     """Raise UsageError for words that cannot be read: each candidate would be rejected for them."""
-    if not re.fullmatch(r"\d+\.\d+", settings.python):
+    if not re.fullmatch(r"3\.\d{1,2}", settings.python):
         raise UsageError(f"--python: {settings.python!r} is no version", hint="like 3.11")
     try:
         shlex.split(settings.test_command)

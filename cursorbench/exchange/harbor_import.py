@@ -82,8 +82,9 @@ def _folders(source: Path) -> list[Path]:
 
 def _take(path: Path, target: Path, suite: Suite, source: Path) -> None:
     """Copy one. Raises Unfit."""
-    if not settings.NAME.fullmatch(path.name):
-        raise Unfit("bad_name", "letters, digits, dots, dashes and underscores make a task's name")
+    if not settings.is_folder_name(path.name):
+        what = "letters, digits, dots, dashes and underscores make a task's name"
+        raise Unfit("bad_name", f"up to {settings.LONGEST_NAME} {what}")
     _checked(path)
     half = target.with_name(f".{target.name}.tmp")
     shutil.rmtree(half, ignore_errors=True)
@@ -91,13 +92,13 @@ def _take(path: Path, target: Path, suite: Suite, source: Path) -> None:
         shutil.copytree(path, half, symlinks=True, ignore=shutil.ignore_patterns(".git", "__pycache__"))
         config = half / "task.toml"
         text = folder.text(config)
-        found = tomllib.loads(text)
+        found = settings.document(text)
         if not settings.table(found, "metadata", "cursorbench"):
             config.write_text(_with(text, found, _ours(path, found, suite, source)), encoding="utf-8")
         folder.read(half)
         target.parent.mkdir(parents=True, exist_ok=True)
         half.rename(target)
-    except (RtrlError, Invalid, tomllib.TOMLDecodeError) as error:
+    except (RtrlError, Invalid) as error:
         said = getattr(error, "message", str(error)).replace(str(half), path.name)
         raise Unfit("not_a_task", said) from error
     finally:
@@ -108,9 +109,9 @@ def _checked(path: Path) -> None:
     """That a suite can hold it. Raises Unfit."""
     try:
         total = sum(file.stat().st_size for file in folder.walk(path))
-        found = tomllib.loads(folder.text(path / "task.toml"))
+        found = settings.document(folder.text(path / "task.toml"))
         environment = settings.table(found, "environment")
-    except (RtrlError, Invalid, tomllib.TOMLDecodeError) as error:
+    except (RtrlError, Invalid) as error:
         raise Unfit("not_a_task", getattr(error, "message", str(error))) from error
     if total > MOST:
         raise Unfit("too_large", f"{total >> 20} MB")

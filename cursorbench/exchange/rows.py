@@ -33,6 +33,7 @@ COLUMNS = (
     "environment_setup_commit",
 )
 _NEEDED = ("repo", "instance_id", "base_commit", "patch", "test_patch", "problem_statement")
+_PATCHES = ("patch", "test_patch")  # bytes that are no UTF-8 may stand in them, as Python writes such
 _MOST = 64 << 20  # bytes of a line
 
 
@@ -111,7 +112,7 @@ def _parquet(path: Path) -> list[dict[str, Any]]:
 def _row(place: int, found: Any) -> Row | BadRow:
     if not isinstance(found, dict):
         return BadRow(place, "", found if isinstance(found, str) else "no JSON object")
-    name = str(found.get("instance_id") or "")
+    name = str(found.get("instance_id") or "").encode("utf-8", "backslashreplace").decode()
     try:
         return parse(found)
     except ValueError as error:
@@ -127,6 +128,7 @@ def parse(found: Mapping[str, Any]) -> Row:
     for column in _NEEDED:
         if not isinstance(found.get(column), str) or not found[column].strip():
             raise ValueError(f"{column} is missing or no text")
+        _unicode(found[column], column)
     return Row(
         repo=found["repo"],
         instance_id=found["instance_id"],
@@ -143,13 +145,22 @@ def parse(found: Mapping[str, Any]) -> Row:
     )
 
 
+def _unicode(text: str, column: str) -> str:
+    """The text. Raises ValueError for half a surrogate pair, which JSON may hold and no file can."""
+    try:
+        text.encode("utf-8", "surrogateescape" if column in _PATCHES else "strict")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{column} holds half a surrogate pair: it is no text") from error
+    return text
+
+
 def _text(found: Mapping[str, Any], column: str) -> str:
     value = found.get(column)
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f"{column} is no text")
-    return str(value)
+    return _unicode(str(value), column)
 
 
 def _names(found: Mapping[str, Any], column: str) -> tuple[str, ...]:
@@ -160,7 +171,7 @@ def _names(found: Mapping[str, Any], column: str) -> tuple[str, ...]:
         value = []
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise ValueError(f"{column} is no list of test names")
-    return tuple(dict.fromkeys(value))
+    return tuple(dict.fromkeys(_unicode(one, column) for one in value))
 
 
 def _list(text: str, column: str) -> Any:
@@ -171,7 +182,7 @@ def _list(text: str, column: str) -> Any:
         pass
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
         raise ValueError(f"{column} holds no list") from error
 
 

@@ -33,7 +33,7 @@ from cursorbench.history.repository import Repository
 from cursorbench.redaction import redact
 from cursorbench.sandbox import open_backend
 from cursorbench.sandbox.protocol import Backend
-from cursorbench.tasks.settings import NAME
+from cursorbench.tasks.settings import is_folder_name
 from cursorbench.tasks.suite import Suite
 
 RULES = 2  # raised when a rule changes that verdicts on rows hang on
@@ -108,7 +108,7 @@ class _Work:
         """Take or refuse a row."""
         if isinstance(row, BadRow):
             self.refused.append(Refused(row.name or f"line {row.place}", "bad_row", row.detail))
-        elif not NAME.fullmatch(row.instance_id) or ".." in row.instance_id:
+        elif not is_folder_name(row.instance_id):
             self.refused.append(Refused(row.instance_id, "bad_row", "instance_id cannot be a folder's name"))
         elif row.instance_id in names:
             self.refused.append(Refused(row.instance_id, "twice", "a row before has the same instance_id"))

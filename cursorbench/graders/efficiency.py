@@ -10,6 +10,7 @@ Reported beside correctness, never pooled with it. A price table is a TOML file,
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -76,13 +77,17 @@ def read_prices(path: Path) -> dict[str, Price]:
 
     Raises:
         InputMissingError: (exit 5) there is no file.
-        UsageError: (exit 2) it is no TOML, or a table has other fields.
+        UsageError: (exit 2) it is no TOML, a table has other fields, or a price is none.
     """
     try:
-        return msgspec.convert(tomllib.loads(path.read_text("utf-8")), dict[str, Price])
+        found = msgspec.convert(tomllib.loads(path.read_text("utf-8")), dict[str, Price])
+        for model, price in found.items():
+            if not all(0 <= one < math.inf for one in msgspec.structs.astuple(price) if one is not None):
+                raise ValueError(f"a price of {model!r} is not 0 or above")
+        return found
     except FileNotFoundError as error:
         raise InputMissingError(f"there is no price table {path}") from error
-    except (ValueError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(
             f"{path} is no price table: {error}", hint='["model"] with input and output, per million tokens'
         ) from error

@@ -91,7 +91,7 @@ def read_rubric(path: Path) -> Rubric:
         _ = urlsplit(found.url).port  # raises for one that no address has
     except FileNotFoundError as error:
         raise InputMissingError(f"there is no rubric {path}") from error
-    except (ValueError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no rubric: {error}", hint="url, model, criteria, votes") from error
     if not found.url.startswith(("http://", "https://")) or not found.criteria or found.votes < 1:
         raise UsageError(f"{path}: url must be http(s), with criteria and at least one vote")

@@ -43,7 +43,7 @@ def trajectory(
     steps = list(_steps(episode))
     for number, step in enumerate(steps, 1):
         step["step_id"] = number
-    named = {"model_name": model, "tool_definitions": [dict(tool) for tool in episode.tools]}
+    named = {"model_name": model, "tool_definitions": [_definition(tool) for tool in episode.tools]}
     found: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "session_id": session_id,
@@ -159,6 +159,17 @@ def _text(message: Message) -> str:
     if isinstance(content, list):
         content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
     return printable(str(content or ""))
+
+
+def _definition(tool: Mapping[str, Any]) -> Any:
+    """A tool as an agent declared it, whatever is in it: one that cannot be written down is an empty one.
+
+    What a model runs can ask the relay too, and must not keep its own trial from being recorded.
+    """
+    try:
+        return _sendable(dict(tool))
+    except (ValueError, RecursionError):
+        return {}
 
 
 def _sendable(value: Any) -> Any:

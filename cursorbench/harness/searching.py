@@ -139,7 +139,7 @@ def _python(place: Workplace, query: Query, limit_s: float) -> Found:
     lines, _, total = ran.output.rpartition("\0")
     if not total.isdecimal():  # it ended before it had looked at everything
         raise RefusedError("killed", "the search was ended: it needs too much memory or time")
-    return Found(tuple(lines.splitlines()), int(total))
+    return Found(tuple(lines.split("\n")[:-1]), int(total))
 
 
 def _ended(ran: Ran) -> Ran:

@@ -6,11 +6,14 @@ For who passes answers on and has to count them (`relay.py`). Pure.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from cursorbench.harness import completion
 from cursorbench.harness.completion import Completion
+
+_LINE_END = re.compile(r"\r\n|\n|\r")  # and no other: what a model wrote may hold U+2028 or U+0085
 
 
 def read(content: bytes, headers: Mapping[str, str], seconds: float) -> Completion:
@@ -29,7 +32,7 @@ def assembled(content: bytes) -> dict[str, Any]:
     calls: dict[int, dict[str, Any]] = {}
     whole: dict[str, Any] = {"choices": [{"message": message, "finish_reason": None}]}
     ended = False
-    for line in content.decode("utf-8", "replace").splitlines():
+    for line in _LINE_END.split(content.decode("utf-8", "replace")):
         data = line.removeprefix("data:").strip()
         if not line.startswith("data:") or not data:
             continue

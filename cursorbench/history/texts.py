@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 _BINARY = 8_000  # a NUL in so many first bytes: no text (git's rule)
-_LFS = b"version https://git-lfs.github.com/spec/"  # what stands in place of a file that lies elsewhere
+LFS = b"version https://git-lfs.github.com/spec/"  # what stands in place of a file that lies elsewhere
 
 
 def text_of(data: bytes) -> str | None:
     """UTF-8, and each line that is none as Windows-1252; None for data and what Git LFS keeps elsewhere."""
-    if b"\0" in data[:_BINARY] or data.startswith(_LFS):
+    if b"\0" in data[:_BINARY] or data.startswith(LFS):
         return None
     try:
         return data.decode()

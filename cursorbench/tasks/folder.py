@@ -106,7 +106,8 @@ def provenance(task: Task) -> dict[str, Any]:
 def _object(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(text(path))
-    except (json.JSONDecodeError, RecursionError) as error:
+        json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text
+    except (ValueError, RecursionError) as error:
         raise IntegrityError(f"{path} is no JSON: {error}") from error
     if not isinstance(found, dict):
         raise IntegrityError(f"{path} is no JSON object", hint=HINT)

@@ -7,7 +7,6 @@ mean nothing here are left alone, as Harbor does. Not here: the files round it (
 
 from __future__ import annotations
 
-import math
 import re
 import tomllib
 from dataclasses import asdict, dataclass, fields
@@ -26,7 +25,10 @@ READABLE = ("1.0", "1.1", "1.2", "1.3", "1.4")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 CANARY = re.compile(r"[A-Za-z0-9 ._:/-]+")
+LONGEST_NAME = 200  # file systems take 255 bytes, endings included
+LONGEST_S = 365 * 86_400.0
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_MOST = 1 << 30  # megabytes, seconds, processors: what nobody has
 _OURS = ("kind", "python", "import_paths", "image", "tree")  # of EnvironmentSpec; the rest is Harbor's
 
 T = TypeVar("T")
@@ -57,11 +59,17 @@ def parse(text: str, where: str) -> Settings:
         IntegrityError: (exit 12) no TOML, another schema, a field that is missing, unknown or wrong.
     """
     try:
-        return _settings(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise IntegrityError(f"{where} is no TOML: {error}") from error
+        return _settings(document(text))
     except Invalid as error:
         raise IntegrityError(f"{where}: {error}", hint="docs/cursorbench.md describes the format") from error
+
+
+def document(text: str) -> dict[str, Any]:
+    """A TOML document. Raises Invalid for what is none, nested too deep or with a number too long to read."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"it is no TOML: {error}") from error
 
 
 def _settings(found: dict[str, Any]) -> Settings:
@@ -111,7 +119,7 @@ def _megabytes(text: object) -> int | None:
         return None
     try:
         return int(float(text[:-1]) * units[text[-1].upper()])
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise Invalid(f"environment: {text!r} is no size; one is written 512M or 2G") from error
 
 
@@ -154,7 +162,7 @@ def check_fields(known: CursorBenchFields, *, container: bool) -> None:
         Invalid: a value that cannot be.
     """
     place = "metadata.cursorbench"
-    if not NAME.fullmatch(known.instance_id) or ".." in known.instance_id:
+    if not is_folder_name(known.instance_id):
         raise Invalid(f"{place}.instance_id: {known.instance_id!r} cannot be a folder's name")
     if not _COMMIT.fullmatch(known.base_commit) and (known.base_commit or not container):
         raise Invalid(f"{place}.base_commit: {known.base_commit!r} is no full commit id")
@@ -198,8 +206,13 @@ def check_environment(spec: EnvironmentSpec) -> None:
         raise Invalid(f"{place}.tree: {spec.tree!r} is no full id")
     for name in ("cpus", "memory_mb", "storage_mb", "build_timeout_s"):
         value = getattr(spec, name)
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise Invalid(f"environment.{name}: {value} is not above zero")
+        if value is not None and not 0 < value <= _MOST:
+            raise Invalid(f"environment.{name}: {value} is not above zero, and up to {_MOST:,}")
+
+
+def is_folder_name(name: str) -> bool:
+    """Whether a task may be called so: its folder is, and others beside it with an ending."""
+    return bool(NAME.fullmatch(name)) and ".." not in name and len(name) <= LONGEST_NAME
 
 
 def inside(path: str, place: str) -> str:
@@ -237,12 +250,8 @@ def _popped(ours: dict[str, Any], name: str) -> dict[str, Any]:
 def seconds(section: dict[str, Any], place: str, default: float) -> float:
     """A time-out. Raises Invalid when it is none."""
     value = section.get("timeout_sec", default)
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not (math.isfinite(value) and value > 0)
-    ):
-        raise Invalid(f"{place}: {value!r} is no number of seconds above zero")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LONGEST_S:
+        raise Invalid(f"{place}: {value!r} is no number of seconds above zero, and up to a year")
     return float(value)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tomllib
 import uuid
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -198,11 +197,11 @@ def _fields(path: Path) -> SuiteFields:
     if not place.is_file():
         raise InputMissingError(f"{place} is not there", hint="`rtrl bench build` or `import` makes a suite")
     try:
-        known = settings.convert(tomllib.loads(folder.text(place)), SuiteFields, "suite")
+        known = settings.convert(settings.document(folder.text(place)), SuiteFields, "suite")
         if known.schema != SCHEMA:
             raise Invalid(f"schema is {known.schema!r}; this program reads {SCHEMA}")
         if not settings.NAME.fullmatch(known.name) or not settings.CANARY.fullmatch(known.canary):
             raise Invalid("name or canary is empty or cannot be one")
-    except (tomllib.TOMLDecodeError, Invalid) as error:
+    except Invalid as error:
         raise IntegrityError(f"{place}: {error}", hint=folder.HINT) from error
     return known

@@ -32,11 +32,17 @@ class EngineLM(TemplateLM):  # type: ignore[misc]
 
     @property
     def eot_token_id(self) -> int:
-        """The token that ends a text; stands before a text without context."""
+        """The token that ends a text."""
         found = self.tokenizer.eos_token_id
         if found is None:
             raise UsageError("the checkpoint's tokenizer has no end-of-text token")
         return int(found)
+
+    @property
+    def prefix_token_id(self) -> int:
+        """What stands before a text without context: the token that begins a text, where there is one."""
+        found = self.tokenizer.bos_token_id
+        return self.eot_token_id if found is None else int(found)
 
     @property
     def tokenizer_name(self) -> str:
@@ -44,8 +50,12 @@ class EngineLM(TemplateLM):  # type: ignore[misc]
         return str(self.tokenizer.name_or_path).replace("/", "__")
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
-        """Token ids; special tokens only when asked for."""
-        ids: list[int] = self.tokenizer.encode(string, add_special_tokens=bool(add_special_tokens))
+        """Token ids; with the special tokens that the checkpoint's tokenizer puts round a text, unless told
+        otherwise. Without the one that begins a text, some models foresee nothing."""
+        if add_special_tokens is None:
+            begin = self.tokenizer.bos_token
+            add_special_tokens = not (begin and string.startswith(begin))
+        ids: list[int] = self.tokenizer.encode(string, add_special_tokens=add_special_tokens)
         return ids
 
     def _loglikelihood_tokens(
@@ -69,7 +79,7 @@ class EngineLM(TemplateLM):  # type: ignore[misc]
         counts = []
         for request in requests:
             pairs = utils.get_rolling_token_windows(
-                token_list=self.tok_encode(request.args[0]),
+                token_list=self.tok_encode(request.args[0], add_special_tokens=False),
                 prefix_token=self.prefix_token_id,
                 max_seq_len=self._engine.context - 2,
                 context_len=1,

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from cursorbench.errors import InputMissingError, IntegrityError
 from cursorbench.history.repository import Repository
+from cursorbench.history.texts import LFS
 
 LARGEST = 200_000  # bytes; longer files are generated, or data
 _GENERATED = re.compile(r"(^|/)(package-lock\.json|[^/]*\.(lock|lockb|map|svg|csv|snap)|[^/]*\.min\.[^/]+)$")
@@ -120,7 +121,7 @@ def _changed(repository: Repository, before: str, after: str) -> list[tuple[str,
 def _document(repository: Repository, name: str, old: str, new: str) -> Document | None:
     """The file in pieces; None when it is no text, too long, or has no new line that says anything."""
     data = repository.content(new)
-    if not data or len(data) > LARGEST or b"\0" in data:
+    if not data or len(data) > LARGEST or b"\0" in data or data.startswith(LFS):
         return None
     try:
         text = data.decode("utf-8")
@@ -140,4 +141,9 @@ def _document(repository: Repository, name: str, old: str, new: str) -> Document
         else:
             pieces.append(Piece(line, number in fresh))
     says = any(piece.new and piece.text.strip() for piece in pieces)
-    return Document(name, tuple(pieces)) if says else None
+    return Document(_shown(name), tuple(pieces)) if says else None
+
+
+def _shown(name: str) -> str:
+    """A path that a report can hold: bytes that are no UTF-8 as `\\xe9`, so that no two files are one."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import logging
 import math
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from pathlib import Path
@@ -126,7 +128,7 @@ class LmEvalSuite:
 
         from evals.suites.engine_lm import EngineLM
 
-        with _undescribed(), self._told("fails"):
+        with _undescribed(), _shots_by_document(), self._told("fails"):
             results = simple_evaluate(
                 model=EngineLM(subject, self.batch),
                 tasks=[self._task_name],
@@ -245,6 +247,35 @@ def _undescribed() -> Iterator[None]:
         yield
     finally:
         evaluator.add_env_info = describe
+
+
+@contextlib.contextmanager
+def _shots_by_document() -> Iterator[None]:
+    """Which examples stand before a document is drawn from the document, and not from its place in a batch.
+
+    The harness draws from one row of random numbers for all documents it is asked for: with some of them
+    made again as a check, or with another size of batch, the same document had another prompt.
+    """
+    from lm_eval.api.task import Task
+
+    build = Task.build_all_requests
+
+    def built(task: Any, **asked: Any) -> None:
+        drawn = task.fewshot_context
+
+        def drawn_for(document: Any, *given: Any, **named: Any) -> Any:
+            told = json.dumps(document, sort_keys=True, default=lambda _: "")
+            task.set_fewshot_seed(zlib.crc32(told.encode()))
+            return drawn(document, *given, **named)
+
+        task.fewshot_context = drawn_for
+        build(task, **asked)
+
+    Task.build_all_requests = built
+    try:
+        yield
+    finally:
+        Task.build_all_requests = build
 
 
 @contextlib.contextmanager

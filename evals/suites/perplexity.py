@@ -96,7 +96,7 @@ class PerplexitySuite:
 
 
 def encoded(tokenizer: Any, document: Document) -> tuple[list[int], list[bool]] | None:
-    """Token ids with the end-of-text token first, and which of them are of new lines.
+    """Token ids, first what begins a text (of a tokenizer without: ends one), and which are of new lines.
 
     Old and new lines are encoded apart, so that each token belongs to one side. None when the tokenizer
     changes the text (unknown characters, normalisation): bits of another text would be counted.
@@ -104,7 +104,7 @@ def encoded(tokenizer: Any, document: Document) -> tuple[list[int], list[bool]] 
     Raises:
         UsageError: (exit 2) the tokenizer has no token to begin with.
     """
-    start = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.bos_token_id
+    start = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
     if start is None:
         raise UsageError("the checkpoint's tokenizer has neither an end-of-text nor a begin-of-text token")
     ids, new = [int(start)], [False]

@@ -53,16 +53,16 @@ class Against:
         return asdict(self)
 
 
-def compare(plan: Plan, records: Sequence[Record], folder: Path) -> Against:
-    """Compare a run's records with those of another run's folder.
+def theirs(plan: Plan, folder: Path) -> list[Record]:
+    """The trials of another run's folder that a plan's are held against.
 
     Raises:
         InputMissingError: (exit 5) there is no run, or none of these tasks.
         IntegrityError: (exit 12) its summary cannot be read.
         UsageError: (exit 2) it was made under other conditions than the engine's.
     """
-    theirs = _conditions(folder)
-    if differing := [name for name in plan.conditions.differing(theirs) if name != "engine"]:
+    under = _conditions(folder)
+    if differing := [name for name in plan.conditions.differing(under) if name != "engine"]:
         raise UsageError(
             f"{folder} was made with another {' and another '.join(differing)}",
             hint="run it again with this version and these settings",
@@ -70,13 +70,18 @@ def compare(plan: Plan, records: Sequence[Record], folder: Path) -> Against:
     there = Folder(folder)
     digests = task_digests(plan.tasks)
     wanted = [(task.name, number) for task in plan.tasks for number in range(plan.attempts)]
-    found = [there.read(key(theirs.digest, digests[name], number)) for name, number in wanted]
+    found = [there.read(key(under.digest, digests[name], number)) for name, number in wanted]
     other = [record for record in found if record is not None]
     if not other:
         raise InputMissingError(
             f"{folder} has no trial of these tasks", hint="the same suite, the same --task"
         )
-    here, known = [_attempt(one) for one in records], [_attempt(one) for one in other]
+    return other
+
+
+def compare(plan: Plan, records: Sequence[Record], folder: Path) -> Against:
+    """Compare a run's records with those of another run's folder. Raises as `theirs`."""
+    here, known = [_attempt(one) for one in records], [_attempt(one) for one in theirs(plan, folder)]
     paired = pair(here, known, [metric.name for metric in METRICS])
     lost = infrastructure(here, known, Rules(alpha=ALPHA, infra_limit=INFRA_LIMIT))
     differences = {}

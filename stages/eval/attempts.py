@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from evals.cases import Attempt, SuiteSpec
 from stages.errors import IntegrityError
@@ -23,8 +24,8 @@ def file_name(suite: str, role: str) -> str:
 
 
 def safe_name(suite: str) -> str:
-    """A suite's name as part of a file's."""
-    return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in suite)
+    """A suite's name as part of a file's; no two suites have the same."""
+    return quote(suite, safe="")
 
 
 def write(path: Path, spec: SuiteSpec, attempts: Sequence[Attempt]) -> None:

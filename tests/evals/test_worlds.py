@@ -29,6 +29,12 @@ def test_an_identical_model_differs_by_sampling_alone() -> None:
     assert (candidate - live).var() == pytest.approx(0.08, rel=0.02)
 
 
+def test_many_attempts_are_drawn_and_not_counted() -> None:
+    """Their outcomes are as many as their square: 100,000 attempts took more memory than there is."""
+    candidate, live = drawn(Tasks(even(20), 100_000), NONE, 0.0, 50)
+    assert (candidate - live).var() == pytest.approx(0.32 / 100_000, rel=0.2)
+
+
 @pytest.mark.parametrize("sizes", [even(100), even(100, 5)])
 def test_the_loss_is_the_one_asked_for_whatever_the_effects(sizes: tuple[int, ...]) -> None:
     candidate, live = drawn(Tasks(sizes, 4), Effects(0.7, 0.4), 0.05, 2000)

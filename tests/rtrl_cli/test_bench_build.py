@@ -53,6 +53,7 @@ def test_what_makes_no_task_is_said(tmp_path: Path, capsys: pytest.CaptureFixtur
         (["--repo", ".", "--test-command", "make"], 2, "no {report}"),
         (["--repo", ".", "--since", "some day"], 2, "is no date"),
         (["--repo", ".", "--environment", "docker"], 2, "docker"),
+        (["--repo", ".", "--python", "9.9"], 2, "--python: '9.9' is no version"),
     ],
 )
 def test_what_cannot_be(

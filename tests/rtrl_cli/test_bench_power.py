@@ -67,3 +67,10 @@ def test_one_source(tmp_path: Path) -> None:
         run()
     with pytest.raises(RtrlError, match="not there"):
         run(str(tmp_path))
+
+
+@pytest.mark.parametrize("effect", ["--heterogeneity", "--cluster-effect"])
+def test_effects_beyond_all_tasks_are_refused(effect: str) -> None:
+    """They were a bug: no shift of the logits gave the loss that was asked for."""
+    for value in ("50", "inf"):
+        assert run("--tasks", "8", "--clusters", "4", effect, value)[1] == 2

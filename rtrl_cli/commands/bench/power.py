@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from evals.worlds import Effects, Tasks
 
 MARGIN, ATTEMPTS = 0.05, 4
+MOST_LOGITS = 10.0  # beyond it every task is one that a model always does, or never
 
 SuitePath = Annotated[
     Path | None,
@@ -41,11 +42,17 @@ From = Annotated[
 ]
 Of = Annotated[str | None, typer.Option("--of", metavar="SUITE.METRIC", help="Which metric of the report.")]
 Heterogeneity = Annotated[
-    float, typer.Option("--heterogeneity", min=0, help="A loss differs by task by so many logits.")
+    float,
+    typer.Option("--heterogeneity", min=0, max=MOST_LOGITS, help="A loss differs by task by so many logits."),
 ]
 ClusterEffect = Annotated[
     float,
-    typer.Option("--cluster-effect", min=0, help="And by cluster by so many, where there are clusters."),
+    typer.Option(
+        "--cluster-effect",
+        min=0,
+        max=MOST_LOGITS,
+        help="And by cluster by so many, where there are clusters.",
+    ),
 ]
 Alpha = Annotated[float, typer.Option("--alpha", min=0.0001, max=0.4999, help="Level, as `eval.alpha`.")]
 Worlds = Annotated[int, typer.Option("--worlds", min=100, help="Simulated comparisons for each figure.")]

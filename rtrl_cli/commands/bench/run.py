@@ -126,12 +126,14 @@ def command(
 
 
 def _run(asked: Asked, against: Path | None, *, as_json: bool, quiet: bool) -> None:
-    from evals.trials.against import compare
+    from evals.trials.against import compare, theirs
     from evals.trials.planning import plan
     from evals.trials.run import run
 
     started = time.monotonic()
     found, planned = plan(asked)
+    if against:
+        theirs(planned, against.resolve())  # what cannot be compared is said before the first trial
     with make_progress(quiet) as progress:
         progress.start(f"trials of {found.fields.name}", len(planned.tasks) * asked.attempts)
         ran = run(planned, progress.advance)

@@ -141,6 +141,31 @@ def test_setup_cfg_and_versions_in_code(tmp_path: Path) -> None:
     assert pytest_
 
 
+def test_texts_where_setuptools_takes_lists(tmp_path: Path) -> None:
+    told = (
+        "setup(name='w', install_requires='six\\nclick', "
+        "extras_require={'test': 'pytest\\nmock', 1: ['x']}, "
+        "entry_points={'console_scripts': 'w = w:main'})\n"
+    )
+    found, _ = project(tmp_path, {"setup.py": told})
+    assert (found.dependencies, found.extras) == (("six", "click"), {"test": ("pytest", "mock")})
+    assert found.scripts == {"console_scripts": ("w = w:main",)}
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"pyproject.toml": "[project]\nname = 'w'\noptional-dependencies = ['a']\n"},
+        {"pyproject.toml": "[project]\nname = 'w'\n[tool.x]\ny = " + "9" * 5000},
+        {"setup.py": "setup(name='w', extras_require=['a'], entry_points=['b'])\n"},
+    ],
+)
+def test_what_is_of_another_form_says_nothing(files: dict[str, str | None], tmp_path: Path) -> None:
+    """It ended the build of all candidates."""
+    found, _ = project(tmp_path, files)
+    assert (found.extras, found.scripts) == ({}, {})
+
+
 def test_nothing_of_python(tmp_path: Path) -> None:
     assert project(
         tmp_path, {"main.go": "package main\n", "pyproject.toml": "= broken", "setup.py": "def"}

@@ -141,6 +141,12 @@ def test_the_issue_comes_first(tmp_path: Path) -> None:
         "one word by blanks"
     )
     assert of_commit("修正する", issues) is None
+    unusual = '{"number": 7, "title": "Rows\u2028twice"}\n{"number": 8, "title": "x"}\n'
+    (tmp_path / "issues.json").write_text(unusual)
+    assert read_issues(tmp_path / "issues.json") == {7: "Rows\u2028twice", 8: "x"}, "no line ends of JSON"
+    (tmp_path / "issues.json").write_text('[{"number": Infinity, "title": "x"}]')
+    with pytest.raises(IntegrityError, match="no list of issues: OverflowError"):
+        read_issues(tmp_path / "issues.json")
     (tmp_path / "issues.json").write_text('{"title": "no number"}\n')
     with pytest.raises(IntegrityError, match="no list of issues: KeyError"):
         read_issues(tmp_path / "issues.json")

@@ -106,6 +106,10 @@ BAD = [
     ({"created_at": "yesterday"}, "created_at is no date: 'yesterday'"),
     ({"created_at": 1e300}, "created_at is no date"),
     ({"hints_text": ["a"]}, "hints_text is no text"),
+    ({"FAIL_TO_PASS": "{[]: 1}"}, "FAIL_TO_PASS holds no list"),
+    ({"patch": "diff \ud83d"}, "patch holds half a surrogate pair"),
+    ({"hints_text": "\ud83d"}, "hints_text holds half a surrogate pair"),
+    ({"PASS_TO_PASS": ["\ud83d"]}, "PASS_TO_PASS holds half a surrogate pair"),
 ]
 
 

@@ -52,7 +52,9 @@ def test_cost_by_hand(tmp_path: Path) -> None:
 def test_a_price_table_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(InputMissingError):
         read_prices(tmp_path / "no.toml")
-    for text in ("[", "[a]\ninput = 1", "[a]\ninput = 1\noutput = 1\nper_call = 2"):
+    wrong = ["[", "[a]\ninput = 1", "[a]\ninput = 1\noutput = 1\nper_call = 2", "a = " + "[" * 9999]
+    wrong += [f"[a]\ninput = 1\noutput = {price}" for price in ("nan", "inf", "-1")]
+    for text in wrong:
         (tmp_path / "bad.toml").write_text(text)
         with pytest.raises(UsageError):
             read_prices(tmp_path / "bad.toml")

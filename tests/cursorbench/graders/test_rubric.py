@@ -86,6 +86,7 @@ def test_a_rubric_file(tmp_path: Path) -> None:
         'url = "http://x:99999/v1"\nmodel = "m"',
         'url = "http://x"\nmodel = "m"\nconcurrency = 0',
         'url = "http://x"\nmodel = "m"\ntimeout_s = nan',
+        "url = " + "[" * 9999,
     ):
         path.write_text(text)
         with pytest.raises(UsageError):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -91,6 +92,19 @@ def test_no_answer_at_all(tmp_path: Path) -> None:
     check(found)
     assert found["extra"] == {"stop": "aborted", "failure": "nobody there"}
     assert len(found["steps"]) == 2
+
+
+def test_tools_of_any_kind_are_recorded() -> None:
+    """What a model runs asks the relay too: half a surrogate pair took the trial as the infrastructure's."""
+    nested: Any = 1
+    for _ in range(900):
+        nested = [nested]
+    odd = [{"name": "\ud800"}, {"name": "a", "more": nested}, {"\ud800": float("inf")}, {"n": 10**4000}]
+    recorder = Recorder(Budget())
+    recorder.add({"messages": [], "tools": odd}, completion({"content": "done"}))
+    found = trajectory(recorder.episode("x", StopReason.ANSWERED, "", 1.0))
+    assert [one.get("name") for one in found["agent"]["tool_definitions"]] == ["?", "a", None, None]
+    msgspec.json.encode(found)
 
 
 def test_an_outside_agent() -> None:

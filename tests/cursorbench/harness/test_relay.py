@@ -302,13 +302,18 @@ def test_a_stream_is_put_together() -> None:
     first = {"index": 0, "id": "c0", "function": {"name": "ba", "arguments": '{"a"'}}
     rest = {"index": 0, "function": {"name": "sh", "arguments": ": 1}"}}
     other = {"index": 1, "id": "c1", "function": {"name": "x", "arguments": "{}"}}
-    parts = [piece(role="assistant", content="a"), piece(content="b"), piece(tool_calls=[first])]
+    unusual = "data: " + json.dumps({"choices": [{"delta": {"content": "b\u2028\x85"}}]}, ensure_ascii=False)
+    parts = [piece(role="assistant", content="a"), f"{unusual}\r\n\r\n", piece(tool_calls=[first])]
     parts += [piece(tool_calls=[rest, other])]
     end = 'data: {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}\n\n'
     usage = 'data: {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}\n\n'
     stream = "".join([*parts, end, usage, "data: [DONE]\n\n"]).encode()
     found = sse.read(stream, {"content-type": "text/event-stream"}, 1.0)
-    assert (found.message["content"], found.finish_reason, found.usage) == ("ab", "tool_calls", Usage(3, 4))
+    assert (found.message["content"], found.finish_reason, found.usage) == (
+        "ab\u2028\x85",  # no line ends of a stream
+        "tool_calls",
+        Usage(3, 4),
+    )
     calls = [(one["id"], one["function"]) for one in found.message["tool_calls"]]
     assert calls == [
         ("c0", {"name": "bash", "arguments": '{"a": 1}'}),

@@ -144,6 +144,8 @@ def test_search(where, program, request, root, monkeypatch):
         call(box, "search", pattern="a + b", fixed=True, path="shop.py").text == "shop.py:2:    return a + b"
     )
     assert call(box, "search", pattern="total", path="notes").text == "no match"
+    (root / "page.py").write_text("a\n\x0cPAGE = 1\n")
+    assert call(box, "search", pattern="PAGE").text == "page.py:2:\x0cPAGE = 1"
     assert call(box, "search", pattern="(").error == "arguments"
     assert call(box, "search", pattern="").error == "arguments"
     assert call(box, "search", pattern="x", path="../..").error == "outside"

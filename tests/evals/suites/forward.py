@@ -9,20 +9,27 @@ from typing import Any
 from evals.suites.base import Subject, TextRequest
 
 
-def checkpoint(folder: Path, scale: float = 1.0) -> Path:
-    """A random Qwen2 model with a byte-level tokenizer. `scale` nan makes its weights useless."""
+def checkpoint(folder: Path, scale: float = 1.0, *, begins: bool = False) -> Path:
+    """A random Qwen2 model with a byte-level tokenizer. `scale` nan makes its weights useless; `begins`: its
+    tokenizer puts a token before every text, as Llama's and Gemma's do.
+    """
     import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {piece: index for index, piece in enumerate([*alphabet, "<end>"])}
+    vocabulary = {piece: index for index, piece in enumerate([*alphabet, "<end>", "<begin>"])}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<end>", pad_token="<end>", model_max_length=512
-    ).save_pretrained(folder)
+    special = {"eos_token": "<end>", "pad_token": "<end>"}
+    if begins:
+        begin = ("<begin>", vocabulary["<begin>"])
+        tokenizer.post_processor = processors.TemplateProcessing("<begin> $A", special_tokens=[begin])
+        special["bos_token"] = "<begin>"
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=512, **special).save_pretrained(
+        folder
+    )
     torch.manual_seed(0)
     model = Qwen2ForCausalLM(
         Qwen2Config(

@@ -90,6 +90,17 @@ def test_a_limit_takes_the_same_files_every_time(repository: Path) -> None:
     assert some == documents(repository, date(2025, 1, 1), tip(repository), 2)
 
 
+def test_names_that_are_no_utf_8_and_files_that_lie_elsewhere(tmp_path: Path) -> None:
+    """A report cannot hold such a name: it failed when all attempts were made. A pointer of LFS is data."""
+    git(tmp_path, "init", "-b", "main")
+    for name in (b"caf\xe9.py", b"caf\xea.py"):
+        (tmp_path / os.fsdecode(name)).write_text("x = 1\n")
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+    commit(tmp_path, "2026-03-01", {"model.txt": pointer})
+    found = documents(tmp_path, SINCE, tip(tmp_path), 10)
+    assert [one.path for one in found] == [r"caf\xe9.py", r"caf\xea.py"]
+
+
 def test_the_commit_is_the_one_that_was_recorded(repository: Path) -> None:
     with pytest.raises(InputMissingError, match="no new lines"):
         documents(repository, SINCE, tip(repository, "HEAD~1"), 10)

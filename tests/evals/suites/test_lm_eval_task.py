@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,8 +73,12 @@ def test_a_limit_takes_the_first_documents() -> None:
     assert part.cases() == whole.cases()[:10]
 
 
-def test_the_engine_is_asked_for_what_the_harness_would_compute(random_model: Path) -> None:
-    """Likelihoods, greediness and rolling windows as the harness's own Hugging Face model gives them."""
+@pytest.mark.parametrize("begins", [False, True])
+def test_the_engine_is_asked_for_what_the_harness_would_compute(begins: bool, tmp_path: Path) -> None:
+    """Likelihoods, greediness and rolling windows as the harness's own Hugging Face model gives them.
+
+    Also of a checkpoint whose texts begin with a token; rolling, the harness would put two of them there.
+    """
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
 
@@ -82,17 +87,19 @@ def test_the_engine_is_asked_for_what_the_harness_would_compute(random_model: Pa
     def ask(kind: str, *arguments: object) -> Instance:
         return Instance(request_type=kind, doc={}, arguments=arguments, idx=0)
 
-    ours = EngineLM(subject(random_model, 66), batch=3)
-    theirs = HFLM(pretrained=str(random_model), device="cpu", max_length=64, batch_size=1)
+    model = checkpoint(tmp_path, begins=begins)
+    ours = EngineLM(subject(model, 66), batch=3)
+    theirs = HFLM(pretrained=str(model), device="cpu", max_length=64, batch_size=1)
     pairs = [ask("loglikelihood", *pair) for pair in (("def f(", "x):"), ("", "import os"), ("a b ", "c"))]
     left, right = ours.loglikelihood(pairs), theirs.loglikelihood(pairs)
     assert [one[0] for one in left] == pytest.approx([one[0] for one in right], abs=1e-4)
     assert [one[1] for one in left] == [one[1] for one in right]
     texts = [ask("loglikelihood_rolling", text) for text in ("return x\n" * 20, "short")]
-    assert ours.loglikelihood_rolling(texts) == pytest.approx(theirs.loglikelihood_rolling(texts), abs=1e-3)
     until = {"until": ["\n"], "max_gen_toks": 8, "do_sample": False}
     made = [ask("generate_until", text, dict(until)) for text in ("def g(", "x" * 200)]
     assert ours.generate_until(made) == theirs.generate_until(made)
+    theirs.add_bos_token = False
+    assert ours.loglikelihood_rolling(texts) == pytest.approx(theirs.loglikelihood_rolling(texts), abs=1e-3)
 
 
 def _writing_task(folder: Path, name: str, rest: str = "") -> Path:
@@ -134,6 +141,32 @@ def _own_task(folder: Path, name: str, metrics: str, rest: str = "") -> Path:
         f"doc_to_text: q\ndoc_to_target: a\ndoc_to_choice: ['x', 'y']\n{rest}metric_list:\n{metrics}"
     )
     return folder
+
+
+def test_examples_before_a_document_are_the_same_whatever_else_is_asked(
+    random_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attempts made again as a check had other prompts than those that they were held against."""
+    from evals.suites.engine_lm import EngineLM
+
+    metrics = "  - metric: acc\n    aggregation: mean\n    higher_is_better: true\n"
+    tasks = _own_task(tmp_path / "tasks", "rtrl_shots", metrics, "num_fewshot: 2\nfewshot_split: test\n")
+    prompts: dict[str, str] = {}
+    score = EngineLM.loglikelihood
+
+    def asked(self: EngineLM, requests: list[Any], **given: Any) -> list[Any]:
+        prompts.update({f"{one.doc['q']} {one.args[1]}": one.args[0] for one in requests})
+        found: list[Any] = score(self, requests, **given)
+        return found
+
+    monkeypatch.setattr(EngineLM, "loglikelihood", asked)
+    suite = LmEvalSuite("rtrl_shots", include=tasks)
+    suite.run(subject(random_model), suite.cases(), lambda n: None)
+    every = dict(prompts)
+    suite.run(subject(random_model), [*suite.cases()][2:], lambda n: None)
+    assert len(every) == 8
+    assert prompts == every
+    assert all(prompt.count("def f") == 3 for prompt in every.values())
 
 
 def test_what_is_no_mean_over_documents_is_not_gated(random_model: Path, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_bits_against_one_forward_pass(random_model: Path) -> None:
 
 def test_a_tokenizer_that_changes_the_text_says_nothing() -> None:
     class Lower:
-        eos_token_id = 0
+        eos_token_id, bos_token_id = 0, None
 
         def encode(self, text: str, **_: object) -> list[int]:
             return [ord(letter) for letter in text.lower()]
@@ -85,6 +85,21 @@ def test_a_tokenizer_that_changes_the_text_says_nothing() -> None:
         [0, 97, 98, 10, 99],
         [False, False, False, False, True],
     )
+
+
+def test_a_text_begins_with_the_token_that_begins_one() -> None:
+    """Not with the one that ends it, behind which a model with both foresees little."""
+
+    class Both:
+        eos_token_id, bos_token_id = 2, 1
+
+        def encode(self, text: str, **_: object) -> list[int]:
+            return [ord(letter) for letter in text]
+
+        def decode(self, ids: list[int], **_: object) -> str:
+            return "".join(chr(one) for one in ids)
+
+    assert encoded(Both(), Document("a", (Piece("c", True),))) == ([1, 99], [False, True])
 
 
 def test_useless_weights_are_no_zeros(tmp_path: Path) -> None:

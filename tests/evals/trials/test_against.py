@@ -20,6 +20,7 @@ from evals.trials.conditions import Conditions
 from evals.trials.plan import Plan
 from evals.trials.record import Record
 from evals.trials.run import Ran, run
+from rtrl_cli.main import run as cli
 from tests.cursorbench.suites import make_suite
 
 CONDITIONS = Conditions("sha256:h", "sha256:e", "sha256:s", "sha256:g")
@@ -110,3 +111,12 @@ def test_what_cannot_be_compared_is_refused(
     (tmp_path / "old" / "summary.json").write_text("{}")
     with pytest.raises(IntegrityError):
         compare(other, [], tmp_path / "old")
+
+
+def test_what_cannot_be_compared_is_said_before_the_first_trial(
+    suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evals.trials.planning.plan", lambda asked: (suite, plan(suite, tmp_path / "new")))
+    monkeypatch.setattr("evals.trials.run.run", lambda *_: pytest.fail("trials were made"))
+    asked = ["bench", "run", str(suite.path), "--base-url", "http://127.0.0.1:1", "--quiet"]
+    assert cli([*asked, "--against", str(tmp_path / "none")]) == 5

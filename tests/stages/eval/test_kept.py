@@ -10,7 +10,8 @@ import pytest
 from cursorbench.harness.chat import ChatRequest
 from evals.suites.harness import HarnessSuite
 from stages.eval import arms
-from stages.eval.kept import Kept
+from stages.eval.attempts import file_name
+from stages.eval.kept import Kept, kept_name
 from stages.eval.run import EvalStage
 from stages.eval.stub import StubEngine
 from stages.eval.subjects import Engines
@@ -23,6 +24,17 @@ def kept_at(folder: Path) -> Kept:
     """An arm's file; one that cannot be read fails the test."""
     folder.mkdir(exist_ok=True)
     return Kept(folder / "harness.candidate.jsonl", pytest.fail)
+
+
+def test_every_suite_has_files_of_its_own() -> None:
+    """`../shop.api` and `../shop-api` had one: the second was decided by the attempts of the first."""
+    names = ["perplexity:shop.api", "perplexity:shop-api", "perplexity:shop/api", "perplexity-shop-api"]
+    for called in (
+        [kept_name(name, "candidate") for name in names],
+        [file_name(name, "x") for name in names],
+    ):
+        assert len(set(called)) == len(names)
+        assert not any("/" in one or ":" in one for one in called)
 
 
 class Killed(BaseException):
