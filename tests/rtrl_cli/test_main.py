@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -189,6 +190,21 @@ def test_verify_fails_with_12_and_lists_the_damage(tmp_path: Path) -> None:
     found = document(done)
     assert found["status"] == "failed"
     assert found["metrics"]["problems"] == ["interactions@v1: file seed.txt is missing"]  # type: ignore[index]
+
+
+def test_damage_of_one_thing_has_a_hint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = Workspace.create(tmp_path / "w", "")
+    store = Store.open(made.store_dir)
+    one = checkpoint(store, tmp_path / "c", "one")
+    store.path_of(one.digest).chmod(0o700)
+    (store.path_of(one.digest) / "manifest.json").unlink()
+    assert run(["show", one.ref, "-w", str(made.root)]) == 12
+    assert "hint: restore it from" in capsys.readouterr().err
+    with sqlite3.connect(made.store_dir / "registry.db") as registry:
+        registry.execute("PRAGMA foreign_keys=OFF")
+        registry.execute("INSERT INTO run_input VALUES ('nobody', 'data', 1)")
+    assert run(["db", "check", "-w", str(made.root)]) == 12
+    assert "hint: restore the newest" in capsys.readouterr().err
 
 
 def test_verify_prints_counts_and_no_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
