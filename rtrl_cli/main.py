@@ -43,10 +43,7 @@ def main() -> NoReturn:
     debug = "--debug" in arguments
     for number in interrupts.endings():
         signal.signal(number, _on_signal)
-    try:
-        code = run([a for a in arguments if a != "--debug"] or ["--help"], debug=debug)
-    except BrokenPipeError:
-        code = 0  # the reader has what it wanted
+    code = run([a for a in arguments if a != "--debug"] or ["--help"], debug=debug)
     interrupts.over()
     sys.exit(finish(code))
 
@@ -72,12 +69,10 @@ def run(arguments: Sequence[str], *, debug: bool = False) -> int:
 
         with interrupts.heeded():
             code = call(arguments, done)
-    except BrokenPipeError:
-        raise
     except (SystemExit, KeyboardInterrupt) as error:
         ended = error.code if isinstance(error, SystemExit) else 130
         if ended == 1 and isinstance(error.__context__, BrokenPipeError):
-            raise error.__context__ from None  # typer makes an exit status 1 of it
+            return 0  # typer makes an exit status 1 of a help's reader who has left
         return _failed(arguments, error, int(ended or 0), started, debug=debug)
     except Exception as error:  # noqa: BLE001  the one place where a bug becomes an exit status
         known = _of_the_user(error, arguments)

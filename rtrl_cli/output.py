@@ -49,14 +49,14 @@ def envelope(command: str, status: str, **fields: Any) -> dict[str, Any]:
     }
 
 
-def print_json(document: Mapping[str, Any]) -> None:
-    """One document on stdout. Raises DependencyDownError as `_put`."""
+def print_json(document: Mapping[str, Any]) -> bool:
+    """One document on stdout; whether anybody reads there. Raises DependencyDownError as `_put`."""
     text = json.dumps(document, indent=2, ensure_ascii=not _is_unicode(sys.stdout.encoding))
     # JSON itself escapes the first 32; the others are escaped its way, so that what reads it gets them back;
     # so are the bytes of a path that is no UTF-8, which Python has surrogates for
     for escaped in (_CONTROL, _SURROGATES):
         text = escaped.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-    _put(text + "\n")
+    return _put(text + "\n")
 
 
 def visible(text: str) -> str:
@@ -68,16 +68,22 @@ def visible(text: str) -> str:
     return _CONTROL.sub(lambda found: found[1] or ascii(found[0])[1:-1], text)
 
 
-def _put(text: str) -> None:
-    """Write to stdout. Raises DependencyDownError (13) when it takes nothing: the disk it goes to is full."""
+def _put(text: str) -> bool:
+    """Write to stdout; whether anybody reads there. A reader who has left is no error: what the command is
+    about goes on, and it ends with its own exit status.
+
+    Raises DependencyDownError (13) when stdout takes nothing: the disk it goes to is full.
+    """
     try:
         sys.stdout.write(visible(text))
         sys.stdout.flush()
     except BrokenPipeError:
-        raise
+        discard(sys.stdout)
+        return False
     except OSError as error:
         discard(sys.stdout)
         raise _untaken(error) from error
+    return True
 
 
 def _untaken(error: OSError) -> DependencyDownError:
@@ -90,14 +96,13 @@ def finish(code: int) -> int:
     """Write what still waits in stdout and stderr, at the end of a command with exit status `code`.
 
     Returns:
-        The exit status: 13 for a success of which stdout does not take all, 0 where its reader has left.
+        The exit status: 13 for a success of which stdout does not take all.
         What cannot be written is lost, else Python would try again while it ends, and leave with 120.
     """
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        discard(sys.stdout)
-        code = 0  # the reader has what it wanted
+        discard(sys.stdout)  # the reader has what it wanted
     except OSError as error:
         discard(sys.stdout)
         if code == 0:
@@ -193,14 +198,12 @@ def size(count: float) -> str:
     return f"{count:.1f} TB"
 
 
-def show(as_json: bool, document: Mapping[str, Any], text: Callable[[], str]) -> None:
-    """The result on stdout in the form asked for."""
+def show(as_json: bool, document: Mapping[str, Any], text: Callable[[], str]) -> bool:
+    """The result on stdout in the form asked for; False where nobody reads there any more."""
     if as_json:
-        print_json(document)
-        return
+        return print_json(document)
     shown = text()
-    if shown:
-        _put(shown.rstrip("\n") + "\n")
+    return _put(shown.rstrip("\n") + "\n") if shown else True
 
 
 @contextlib.contextmanager

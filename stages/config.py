@@ -29,7 +29,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from stages.ab.config import AbConfig
 from stages.collect.config import CollectConfig
-from stages.config_layers import Layer, environment_layers, override_layer, refuse_misspelt
+from stages.config_layers import (
+    Layer,
+    environment_layers,
+    override_layer,
+    refuse_misspelt,
+    truth_for_number,
+    where_set,
+)
 from stages.cycle_config import CycleConfig
 from stages.deploy.config import DeployConfig
 from stages.distill.config import DistillConfig
@@ -44,6 +51,7 @@ from stages.target.config import TargetConfig
 from stages.train.config import TrainConfig
 
 DEFAULT_LINE = "auto"
+_HINT = "docs/settings.md lists every setting"
 
 
 class WorkspaceConfig(BaseModel):
@@ -130,6 +138,8 @@ class Settings(BaseModel):
             document = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise UsageError(f"{source} is not valid TOML: {error}", hint="correct that line") from error
+        except RecursionError as error:
+            raise UsageError(f"{source} nests deeper than any setting", hint=_HINT) from error
         refuse_misspelt(os.environ, _keys_of(cls))
         kinds = [[(source, document)], environment_layers(os.environ), [*map(override_layer, overrides)]]
         layers = [each for kind in kinds for each in kind]
@@ -146,10 +156,15 @@ class Settings(BaseModel):
     def _of_line(cls, line: object, kinds: Sequence[Sequence[Layer]]) -> Settings:
         """The settings as they are where `line` is worked on, validated. Raises UsageError."""
         layers = [each for kind in kinds for each in (*kind, *_of_population(line, kind))]
+        given = _serving(_merged(layers), layers)
         try:
-            return cls.model_validate(_serving(_merged(layers), layers))
+            settings = cls.model_validate(given)
         except ValidationError as error:
             raise _explain(error, layers) from error
+        if path := truth_for_number(given, settings):
+            what = f"setting {'.'.join(path)} in {where_set(layers, path)}"
+            raise UsageError(f"{what}: Input should be a number, not true or false", hint=_HINT)
+        return settings
 
 
 def _merged(layers: Sequence[Layer]) -> dict[str, Any]:
@@ -264,26 +279,8 @@ def _explain(error: ValidationError, layers: Sequence[Layer]) -> UsageError:
     """The first thing wrong, with where it was set."""
     first = error.errors()[0]
     path = [str(part) for part in first["loc"]]
-    what = f"setting {'.'.join(path)} in {_where(layers, path)}" if path else "sections contradict each other"
+    what = "sections contradict each other"
+    if path:
+        what = f"setting {'.'.join(path)} in {where_set(layers, path)}"
     message = first["msg"].removeprefix("Value error, ")
-    return UsageError(f"{what}: {message}", hint="docs/settings.md lists every setting")
-
-
-def _where(layers: Sequence[Layer], path: Sequence[str]) -> str:
-    """The last layer that sets what stands at `path`; where it is missing, what it would be part of."""
-    for length in range(len(path), 0, -1):
-        if found := [name for name, layer in layers if _names(layer, path[:length])]:
-            return found[-1]
-    return "the defaults"
-
-
-def _names(layer: Mapping[str, Any], path: Sequence[str]) -> bool:
-    """Whether a layer sets what stands at `path`, or something it is part of."""
-    value: Any = layer
-    for key in path:
-        if not isinstance(value, Mapping):
-            return True
-        if key not in value:
-            return False
-        value = value[key]
-    return bool(path)
+    return UsageError(f"{what}: {message}", hint=_HINT)

@@ -60,6 +60,41 @@ def override_layer(text: str) -> Layer:
     return f"--set {name.strip()}", {section: _nested(keys, _value(value.strip()))}
 
 
+def truth_for_number(given: Mapping[str, Any], settings: object) -> list[str]:
+    """Where `given` has the first `true` or `false` that pydantic took for 1 or 0; empty for nowhere.
+
+    `settings` is what pydantic made of it. A learning rate of `true` was one of 1.
+    """
+    for key, raw in given.items():
+        value = settings[key] if isinstance(settings, Mapping) else getattr(settings, key)
+        if isinstance(raw, Mapping):
+            if below := truth_for_number(raw, value):
+                return [key, *below]
+        elif isinstance(raw, bool) and isinstance(value, int | float) and not isinstance(value, bool):
+            return [key]
+    return []
+
+
+def where_set(layers: Sequence[Layer], path: Sequence[str]) -> str:
+    """The last layer that sets what stands at `path`; where it is missing, what it would be part of."""
+    for length in range(len(path), 0, -1):
+        if found := [name for name, layer in layers if _names(layer, path[:length])]:
+            return found[-1]
+    return "the defaults"
+
+
+def _names(layer: Mapping[str, Any], path: Sequence[str]) -> bool:
+    """Whether a layer sets what stands at `path`, or something it is part of."""
+    value: Any = layer
+    for key in path:
+        if not isinstance(value, Mapping):
+            return True
+        if key not in value:
+            return False
+        value = value[key]
+    return bool(path)
+
+
 def _nested(keys: Sequence[str], value: Any) -> dict[str, Any]:
     return {keys[0]: _nested(keys[1:], value) if keys[1:] else value}
 
@@ -69,6 +104,6 @@ def _value(text: str) -> Any:
     if text[:1] in ("[", "{") or text == "null":
         try:
             return json.loads(text)
-        except ValueError as error:
-            raise UsageError(f"{text!r} is not valid JSON", hint="lists and tables are JSON") from error
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{text[:200]!r} is not valid JSON", hint="lists and tables are JSON") from error
     return text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cursorbench.errors import InputMissingError, IntegrityError, RtrlError, UsageError
+from cursorbench.errors import DependencyDownError, InputMissingError, IntegrityError, RtrlError, UsageError
 from rtrl_cli import options
 from rtrl_cli.output import make_progress, message, pairs, show, table
 from rtrl_cli.stage import open_store
@@ -69,7 +69,7 @@ def _again(look: Callable[[], bool], every: float | None, quiet: bool) -> None:
 
     from stages.errors import InconclusiveError, RolledBackError
 
-    ends = (UsageError, InputMissingError, IntegrityError, RolledBackError, BrokenPipeError)
+    ends = (UsageError, InputMissingError, IntegrityError, RolledBackError)
     while True:
         try:
             if look():
@@ -109,10 +109,11 @@ class _Looks:
         with make_progress(quiet=self.quiet) as progress:
             seen = self.last = take_look(self.found, self.store, progress, by=user, deciding=self.decide)
         result = _result(seen, time.monotonic() - begun)
+        read = True
         if not self.as_json or not self.decide:
-            show(self.as_json, result.envelope(), partial(text, seen))
+            read = self._tell(seen, result)
         if not self.decide:
-            return False
+            return not read  # no later look has a reader either
         try:
             with make_progress(quiet=self.quiet) as progress:
                 act(self.found, self.store, seen, progress)
@@ -122,6 +123,20 @@ class _Looks:
             raise
         show(self.as_json, result.envelope(), lambda: "promoted: everybody gets it")
         return True
+
+    def _tell(self, seen: Seen, result: StageResult) -> bool:
+        """Print the look, before what follows from it; whether anybody reads it.
+
+        Raises DependencyDownError where stdout takes nothing, as on a full disk; with --decide that is a
+        warning: users are not left with a canary that does harm for a log's sake.
+        """
+        try:
+            return show(self.as_json, result.envelope(), partial(text, seen))
+        except DependencyDownError as error:
+            if not self.decide:
+                raise
+            message(str(error), kind="warning")
+            return False
 
 
 def _opened(workspace: Path | None, overrides: Sequence[str]) -> tuple[Workspace, Store]:
@@ -147,7 +162,7 @@ def _result(seen: Seen, seconds: float) -> StageResult:
 
 
 def _benefit(found: Workspace, store: Store, *, as_json: bool, quiet: bool) -> bool:
-    """One look at the holdback, which is never over."""
+    """One look at the holdback; whether nobody reads it, for it is never over else."""
     from stages.ab.holdback import take_look_at_holdback
     from stages.result import StageResult
 
@@ -156,8 +171,7 @@ def _benefit(found: Workspace, store: Store, *, as_json: bool, quiet: bool) -> b
         seen = take_look_at_holdback(found, store, progress, by=who())
     result = StageResult("ab", "succeeded", metrics={"holdback": seen.holdback, **seen.data})
     result.duration_s = time.monotonic() - begun
-    show(as_json, result.envelope(), lambda: benefit_text(seen.data))
-    return False
+    return not show(as_json, result.envelope(), lambda: benefit_text(seen.data))
 
 
 def benefit_text(data: Mapping[str, Any]) -> str:

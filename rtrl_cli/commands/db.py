@@ -17,6 +17,8 @@ app = typer.Typer(
     help="Upgrade, back up or check the registry.",
 )
 
+HINT = "restore the newest file of store/backups; docs/registry.md says how"
+
 
 def _store_dir(workspace: Path | None) -> Path:
     from stages.workspace import Workspace
@@ -61,18 +63,18 @@ def backup(
 def check(
     as_json: options.Json = False, quiet: options.Quiet = False, workspace: options.Workspace = None
 ) -> None:
-    """Run SQLite's checks and compare the schema with this program's. Exit 12: damage."""
+    """Run SQLite's checks and compare the schema with this program's. Exit 12: damage; 10: another schema."""
     from stages.registry import migrate
 
     problems = migrate.check(_store_dir(workspace))
     error: dict[str, Any] | None = None
     if problems:
-        hint = "restore the newest file of store/backups"
-        error = {"code": 12, "kind": "integrity", "message": problems[0], "hint": hint}
+        error = {"code": 12, "kind": "integrity", "message": problems[0], "hint": HINT}
     status = "failed" if problems else "succeeded"
     document = envelope("db check", status, metrics={"problems": problems}, error=error)
     show(as_json, document, lambda: "" if problems else "the registry is sound")
     for problem in problems:
         message(problem, kind="error")
     if problems:
+        message(HINT, kind="hint")
         raise typer.Exit(12)

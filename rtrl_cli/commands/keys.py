@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from rtrl_cli import options
-from rtrl_cli.output import discard, envelope, message, show, table
+from rtrl_cli.output import envelope, message, show, table
 
 app = typer.Typer(
     add_completion=False,
@@ -95,13 +95,10 @@ def _tell(command: str, name: str, key: str, as_json: bool) -> None:
     """Print a secret before it is in force. Raises DependencyDownError when nobody gets it."""
     from stages.errors import DependencyDownError
 
-    try:
-        show(as_json, envelope(command, "succeeded", metrics={"name": name, "key": key}), lambda: key)
-    except BrokenPipeError as error:
-        discard(sys.stdout)
+    if not show(as_json, envelope(command, "succeeded", metrics={"name": name, "key": key}), lambda: key):
         raise DependencyDownError(
             "nobody reads stdout, and the key is told only there", hint="read it, or send it to a file"
-        ) from error
+        )
 
 
 @app.command("list")

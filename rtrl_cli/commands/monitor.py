@@ -128,15 +128,13 @@ def _look(found: Workspace, store: Store, plot: Path | None, as_json: bool, quie
     for warning in [] if quiet else warnings:
         message(warning, kind="warning")
     document = envelope("monitor", "succeeded", metrics=metrics, warnings=warnings)
-    show(as_json, document, lambda: _text(line, line_flag(found.settings), history, alarms, rules))
+    if not show(as_json, document, lambda: _text(line, line_flag(found.settings), history, alarms, rules)):
+        raise typer.Exit(0)  # no later look has a reader either
     return [one.alarm["id"] for one in alarms if one.acknowledged is None]
 
 
 def _watched(found: Workspace, look: Callable[[], list[str]], quiet: bool) -> None:
-    """One of many looks: one that fails is a warning and a failed ping, and the next one is tried.
-
-    Raises BrokenPipeError where nobody reads what is shown any more: no later look has a reader either.
-    """
+    """One of many looks: one that fails is a warning and a failed ping, and the next one is tried."""
     import sqlite3
 
     from stages.errors import RtrlError
@@ -144,8 +142,6 @@ def _watched(found: Workspace, look: Callable[[], list[str]], quiet: bool) -> No
     waiting: list[str] | None = None
     try:
         waiting = look()
-    except BrokenPipeError:
-        raise
     except (RtrlError, sqlite3.Error, OSError) as error:
         if not quiet:
             message(f"this look failed, the next one is tried: {error}", kind="warning")

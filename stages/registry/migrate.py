@@ -17,7 +17,7 @@ from stages import faults
 from stages.errors import IntegrityError, StoreError, UsageError
 from stages.registry.database import explained, make_engine
 from stages.registry.objects import fsync_folder
-from stages.registry.schema import FILE, HEAD, explain, refuse_lost, schema_version
+from stages.registry.schema import FILE, HEAD, check_schema, explain, refuse_lost, schema_version
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -150,16 +150,17 @@ def _sweep(folder: Path) -> None:
 
 
 def check(store_dir: Path) -> list[str]:
-    """What SQLite's own checks and the comparison with the models find wrong; empty when nothing."""
+    """What SQLite's own checks and the comparison with the models find wrong; empty when nothing.
+
+    Raises StoreError (exit 10) where the schema is another version's, which is no damage.
+    """
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
     from sqlmodel import SQLModel
 
     import stages.registry.models  # noqa: F401  (fills the metadata)
 
-    found = schema_version(store_dir / FILE)
-    if found != HEAD:
-        return [f"schema is {found or 'none'}, this program needs {HEAD}"]
+    check_schema(store_dir / FILE)
     try:
         connection = sqlite3.connect(store_dir / FILE, timeout=30)
         try:

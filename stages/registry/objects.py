@@ -29,6 +29,7 @@ MANIFEST = "manifest.json"
 READS_FROM = "reads-from"  # in a scratch store: path of the store whose objects it reads too
 SCHEMA = "rtrl-artifact/1"
 CHUNK = 1 << 20
+_RESTORE = "restore it from a copy of the store's objects; docs/registry.md says how"
 
 
 @dataclass(frozen=True)
@@ -175,9 +176,11 @@ def read_manifest(folder: Path, digest: str) -> dict[str, Any]:
     try:
         text = (folder / MANIFEST).read_bytes()
     except OSError as error:
-        raise IntegrityError(f"{digest} has no readable manifest ({error.strerror})") from error
+        raise IntegrityError(
+            f"{digest} has no readable manifest ({error.strerror})", hint=_RESTORE
+        ) from error
     if "sha256:" + hashlib.sha256(text).hexdigest() != digest:
-        raise IntegrityError(f"the manifest of {digest} was changed")
+        raise IntegrityError(f"the manifest of {digest} was changed", hint=_RESTORE)
     manifest = json.loads(text)
     assert isinstance(manifest, dict)
     return manifest

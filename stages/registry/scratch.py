@@ -129,5 +129,7 @@ def recorded_plan(
     inputs = store.inputs_by_role(run.id)
     for artifact in inputs.values():
         if not artifact.path.is_dir():
-            raise InputMissingError(f"{artifact.ref}, an input of {run.id}, was removed by gc")
+            raise InputMissingError(
+                f"{artifact.ref}, an input of {run.id}, was removed by gc", hint=f"rtrl show {run.id}"
+            )
     return stage.config.model_validate(json.loads(run.config)), inputs, json.loads(run.extra)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from rtrl_cli.main import run
 from stages import locks
 from stages.ab.act import act
+from stages.ab.holdback import Benefit
 from stages.ab.look import Seen
 from stages.errors import (
     DependencyDownError,
@@ -122,10 +124,34 @@ def test_every_watch_does(
     assert run(["ab", *flags]) == 13
 
 
+def unread(monkeypatch: pytest.MonkeyPatch, path: str = "") -> None:
+    """A stdout whose reader has left, or the file at `path`."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    if path:
+        os.dup2(full := os.open(path, os.O_WRONLY), writes)
+        os.close(full)
+    monkeypatch.setattr("sys.stdout", os.fdopen(writes, "w"))
+    monkeypatch.setattr("rtrl_cli.commands.ab.text", lambda seen: seen.reason)
+    monkeypatch.setattr("rtrl_cli.commands.ab.benefit_text", str)
+
+
 def test_a_watch_ends_where_its_reader_has_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    one_after_the_other(monkeypatch, [BrokenPipeError()], [])
-    with pytest.raises(BrokenPipeError):
-        run(["ab", "--watch"])
+    for flags in ([], ["--holdback"]):
+        look = Seen("d_1", "hold", "few", {}) if not flags else Benefit("h_1", "so", {})
+        one_after_the_other(monkeypatch, [look], [])
+        unread(monkeypatch)
+        assert run(["ab", "--watch", *flags]) == 0
+
+
+@pytest.mark.parametrize("path", ["", "/dev/full"])
+@pytest.mark.parametrize("watch", [[], ["--watch"]])
+def test_harm_is_acted_on_whoever_reads(watch: list[str], path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look is printed first: nothing was decided after it, and the exit status was 0."""
+    held = [InconclusiveError("held")] if watch else []
+    one_after_the_other(monkeypatch, [HOLD] * (1 + len(held)), [*held, RolledBackError("worse")])
+    unread(monkeypatch, path)
+    assert run(["ab", "--decide", *watch]) == 14
 
 
 @pytest.mark.parametrize("action", ["promote", "roll_back"])

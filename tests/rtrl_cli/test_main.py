@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -190,6 +192,21 @@ def test_verify_fails_with_12_and_lists_the_damage(tmp_path: Path) -> None:
     assert found["metrics"]["problems"] == ["interactions@v1: file seed.txt is missing"]  # type: ignore[index]
 
 
+def test_damage_of_one_thing_has_a_hint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = Workspace.create(tmp_path / "w", "")
+    store = Store.open(made.store_dir)
+    one = checkpoint(store, tmp_path / "c", "one")
+    store.path_of(one.digest).chmod(0o700)
+    (store.path_of(one.digest) / "manifest.json").unlink()
+    assert run(["show", one.ref, "-w", str(made.root)]) == 12
+    assert "hint: restore it from" in capsys.readouterr().err
+    with sqlite3.connect(made.store_dir / "registry.db") as registry:
+        registry.execute("PRAGMA foreign_keys=OFF")
+        registry.execute("INSERT INTO run_input VALUES ('nobody', 'data', 1)")
+    assert run(["db", "check", "-w", str(made.root)]) == 12
+    assert "hint: restore the newest" in capsys.readouterr().err
+
+
 def test_verify_prints_counts_and_no_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = Workspace.create(tmp_path / "w", "")
     assert run(["verify", "-w", str(made.root)]) == 0
@@ -236,6 +253,35 @@ def test_a_closed_pipe_is_no_failure(workspace: Workspace, how: str) -> None:
     command = f"{shlex.quote(sys.executable)} -m rtrl_cli.main status {how} -w {workspace.root}; echo $? >&2"
     done = subprocess.run(["bash", "-c", f"({command}) | true"], capture_output=True, text=True, check=False)
     assert done.stderr == "0\n"
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_closed_pipe_is_no_success_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: list[str]
+) -> None:
+    """`set -o pipefail; rtrl verify | head -1` took damage for none: any failure was exit 0."""
+    made = Workspace.create(tmp_path / "w", "")
+    store = Store.open(made.store_dir)
+    one = checkpoint(store, tmp_path / "c", "one")
+    store.path_of(one.digest).chmod(0o700)
+    (store.path_of(one.digest) / "weights").unlink()
+    reads, writes = os.pipe()
+    os.close(reads)
+    monkeypatch.setattr("sys.stdout", os.fdopen(writes, "w"))
+    assert run(["verify", *form, "-w", str(made.root)]) == 12
+
+
+def test_a_process_that_a_stage_lost_is_no_success(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It counted as a reader of stdout who has enough: exit 0 and no word, of a run that failed."""
+
+    def lost(ctx: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("rtrl_cli.stage.load_stage", lambda name: Toy("lost", during=lost))
+    assert run(["collect", "--force", "-w", str(workspace.root)]) == 13
+    assert "has ended" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,16 @@ def test_values_are_converted_by_type() -> None:
         ("[workspace\n", (), "rtrl.toml is not valid TOML", ""),
         ("", ("seed=1",), "is not section.key=value", "--set"),
         ("", ("eval.suites=[x",), "is not valid JSON", ""),
+        ("a = " + "[" * 5000, (), "rtrl.toml nests deeper", ""),
+        ("", ("eval.suites=" + "[" * 5000,), "is not valid JSON", ""),
+        ("[train]\nlearning_rate = true\n", (), "setting train.learning_rate in rtrl.toml: ", ""),
+        (
+            "[populations.acme.train]\noptimizer_steps = true\n",
+            (),
+            "setting train.optimizer_steps in [populations.acme] of rtrl.toml: ",
+            "",
+        ),
+        ("", ('eval.margins={"a": true}',), "setting eval.margins.a in --set eval.margins: ", ""),
         ("[targets.b2]\n", (), "setting targets.b2.url in rtrl.toml: Field required", ""),
         ("", ("targets.b2.key_file=k",), "setting targets.b2.url in --set targets.b2.key_file: Field", ""),
         (
