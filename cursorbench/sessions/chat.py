@@ -14,6 +14,7 @@ import msgspec
 
 from cursorbench.sessions import calls, responses_items, spoken
 from cursorbench.sessions.calls import Arguments, Call, Open, Result, arguments_of, changes_of, edits
+from cursorbench.sessions.codex_agents import letter_of
 from cursorbench.sessions.definitions import Checked, Definitions
 from cursorbench.sessions.items import AgentTurn, Automatic, Outcome, Place, Read, Status, ToolEnd, ToolUse
 from cursorbench.sessions.reading import list_of, table_of, text_of
@@ -68,6 +69,8 @@ def message_of(value: object) -> Message | None:
     if not isinstance(value, dict):
         return None
     role, kind = text_of(value.get("role")), text_of(value.get("type"))
+    if kind == "agent_message":  # Codex's, from one of its agents to another
+        return Message("user", **letter_of(value)._asdict())
     own = responses_items.KINDS.get(kind, "")
     if not role and kind not in _CALL | _RESULT | _THINKING and not own:
         return None
