@@ -13,8 +13,10 @@ from typing import Any
 
 import msgspec
 
+from cursorbench.sessions import specstory_gemini as gemini
 from cursorbench.sessions.calls import changes_of_patch, edits
 from cursorbench.sessions.items import Commit, Edit, Outcome, Place, Read, Status, ToolEnd, ToolUse
+from cursorbench.sessions.specstory_gemini import Block
 from cursorbench.sessions.transcript import Fence
 
 _NAMED = re.compile(r"^Tool use: \*\*(.+?)\*\*")
@@ -30,12 +32,13 @@ _RESULT_PATH = re.compile(
 )
 _REJECTED = re.compile(
     r"The user doesn't want to (?:proceed with this tool use|take this action)"
-    r"|(?:rejected|denied) by (?:the )?user|User rejected"
+    r"|\A[\w ]{0,60}\b(?:rejected|denied) by (?:the )?user|\A(?:Error: )?User rejected"
 )
 _REASON = re.compile(r"the user said:\s*\n(.*)", re.DOTALL)
 _FAILED = re.compile(
     r"^(?:<tool_use_error>|(?:Error: )?Exit code:? [1-9]|Process exited with code [1-9]"
-    r"|Error: |InputValidationError)",
+    r"|Error: |InputValidationError"
+    r"|Encountered error in step execution: |The command failed with exit code: [1-9])",  # Antigravity's
     re.MULTILINE,
 )
 _OUTPUT = re.compile(r"^Output(?: \(error\))?: +(\S.*)", re.MULTILINE | re.DOTALL)  # of one line
@@ -72,14 +75,7 @@ class Call(msgspec.Struct):
     body: Sequence[str] = ()
     finished: bool = True
     model: str = ""
-
-
-class Block(msgspec.Struct, frozen=True):
-    """A code block, with the last line of text before it that is not blank."""
-
-    info: str
-    text: str
-    before: str
+    agent: str = ""
 
 
 def name_of(summary: str) -> str:
@@ -163,6 +159,12 @@ def items_of(call: Call) -> Iterator[Read]:
     if told := _OUTPUT.search(text):
         result = told[1]
     outcome, reason = _outcome(result, text)
+    if call.agent == gemini.AGENT:
+        given, blocks = gemini.result_of(blocks, text), [gemini.asked(block) for block in blocks]
+        call.finished = call.finished and not gemini.is_open(call.name, given)
+        result = result if given is None else given
+        if ended := gemini.outcome(call.name, result):
+            outcome, reason = ended, ""
     if writes(call):
         yield from _edits(call, blocks, text, outcome)
     if not call.finished:
