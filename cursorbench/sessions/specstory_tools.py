@@ -97,9 +97,14 @@ def unescaped(text: str) -> str:
     return html.unescape(text) if _ENTITY.search(text) and not _BARE.search(text) else text
 
 
-def diff_of(text: str) -> str:
-    """A unified diff: Cursor writes two characters before each line, and counts that may be wrong."""
+def diff_of(text: str, *, bare: bool = False) -> str:
+    """A unified diff: Cursor writes two characters before each line, and counts that may be wrong.
+
+    Its diffs are `bare` or have hunks with numbers; in others that is code which is indented.
+    """
     lines = unescaped(text).split("\n")
+    if not bare and not any(map(_HUNK.match, lines)):
+        return "\n".join(lines)
     body = [line for line in lines if not line.startswith(("@@", "--- ", "+++ ", "\\"))]
     if all(line[:2] in ("", "+", "-", " ", "+ ", "- ", "  ") for line in body) and any(
         line[1:2] == " " for line in body
@@ -189,6 +194,8 @@ def _outcome(result: str, text: str) -> tuple[Outcome, str]:
     if _REJECTED.search(result[:400]):
         reason = _REASON.search(result)
         return "rejected", reason[1].strip() if reason else ""
+    if re.search(r"^User decision: \*\*rejected\*\*", text, re.MULTILINE):
+        return "rejected", ""
     if status := re.search(r"^Status: \*\*(\w+)\*\*", text, re.MULTILINE):
         word = status[1].lower()
         if word in ("cancelled", "canceled", "rejected", "error", "failed"):
@@ -224,7 +231,8 @@ def _edits(call: Call, blocks: list[Block], text: str, outcome: Outcome) -> Iter
         changes = changes_of_patch(unescaped(patch))
         yield from edits(changes, status, session=call.session, call=call.id, at=call.at, place=call.place)
         return
-    diffs = _asked([diff_of(block.text) for block in inputs if block.info == "diff"])
+    bare = not call.summary  # a block alone, in the oldest transcripts
+    diffs = _asked([diff_of(block.text, bare=bare) for block in inputs if block.info == "diff"])
     if diffs and any(re.match(r"[-+@]", line) for line in "\n".join(diffs).split("\n")):
         yield Edit(path=path, diff="\n".join(diffs), **own)
     elif "- oldString:" in told and "- newString:" in told:

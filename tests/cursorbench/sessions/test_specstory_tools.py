@@ -154,3 +154,18 @@ def test_how_commands_ended(tmp_path: Path) -> None:
     )
     ends = [one.outcome for one in found if isinstance(one, ToolEnd)]
     assert ends == ["ok", "error", "error", "error", "ok"]
+
+
+def test_indented_code_is_no_mark_of_cursors(tmp_path: Path) -> None:
+    """It lost a blank of each line where all lines of a change begin with one."""
+    shown = "```diff\n--- /w/a.py\n+++ /w/a.py\n-    return 1\n+    return 2\n```"
+    cursor = "**Chunk 1**\n\n```diff\n@@ -1,1 +1,1 @@\n-     return 1\n+     return 2\n```"
+    found = items(tmp_path, AGENT + tool("StrReplace", shown) + tool("search_replace", cursor))
+    diffs = [(one.diff or "").split("\n")[-2:] for one in found if isinstance(one, Edit)]
+    assert diffs == [["-    return 1", "+    return 2"]] * 2
+
+
+def test_a_no_to_a_tool_of_cursors(tmp_path: Path) -> None:
+    body = "\nParameters:\n\n```json\n{}\n```\n\nUser decision: **rejected**\n\nStatus: **completed**\n"
+    found = items(tmp_path, AGENT + tool("mcp_oven_bake", body, "unknown"))
+    assert [one.outcome for one in found if isinstance(one, ToolEnd)] == ["rejected"]
