@@ -203,7 +203,7 @@ def test_abort_undo_and_the_users_own_commands(path: Path) -> None:
     )
     assert [one.during for one in found if isinstance(one, Interrupt)] == ["tool"]
     assert [(one.before, one.after, one.status) for one in found if isinstance(one, Edit)] == [
-        ("", "new", "proposed"), ("", "new", "applied"), ("", "new", "undone")
+        ("", "new", "proposed"), ("", "new", "applied"), (None, None, "undone")
     ]  # fmt: skip
     turns = [(one.text, one.automatic) for one in found if isinstance(one, UserTurn)]
     assert turns == [("a", ""), ("ls", "command"), ("so far", "continuation")]
