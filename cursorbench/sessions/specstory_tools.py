@@ -170,6 +170,8 @@ def items_of(call: Call) -> Iterator[Read]:
         result = result if given is None else given
         if ended := gemini.outcome(call.name, result):
             outcome, reason = ended, ""
+    elif call.agent == "Cursor IDE" and not blocks:
+        outcome = _of_cursor(call, text) or outcome
     if writes(call):
         yield from _edits(call, blocks, text, outcome)
     if not call.finished:
@@ -206,6 +208,14 @@ def _outcome(result: str, text: str) -> tuple[Outcome, str]:
     if wrong or _FAILED.search(result[:200]):
         return "error", ""
     return "ok", ""
+
+
+def _of_cursor(call: Call, text: str) -> Outcome | None:
+    """How a call ended of which only that is shown: Cursor's own message, and none of what was asked."""
+    if text == "Cancelled":
+        return "interrupted"
+    bare = call.summary == f"Tool use: **{call.name}**" and call.type in ("write", "shell")
+    return "error" if bare and text and not text.startswith("Explanation: ") else None
 
 
 def _edits(call: Call, blocks: list[Block], text: str, outcome: Outcome) -> Iterator[Edit]:

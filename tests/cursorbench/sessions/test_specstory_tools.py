@@ -169,3 +169,15 @@ def test_a_no_to_a_tool_of_cursors(tmp_path: Path) -> None:
     body = "\nParameters:\n\n```json\n{}\n```\n\nUser decision: **rejected**\n\nStatus: **completed**\n"
     found = items(tmp_path, AGENT + tool("mcp_oven_bake", body, "unknown"))
     assert [one.outcome for one in found if isinstance(one, ToolEnd)] == ["rejected"]
+
+
+def test_calls_of_cursors_that_show_only_how_they_ended(tmp_path: Path) -> None:
+    head = GEMINI.replace("Gemini CLI Session", "Cursor IDE Session")
+    calls = [
+        ("edit_file", "Cancelled"),
+        ("write", "Could not find the file."),
+        ("delete_file", "Explanation: old"),
+    ]
+    found = items(tmp_path, head + "".join(tool(name, f"\n{body}\n") for name, body in calls))
+    ends = [one.outcome for one in found if isinstance(one, ToolEnd)]
+    assert ends == ["interrupted", "error", "ok"]
