@@ -27,6 +27,7 @@ from cursorbench.sessions.seen import Seen
 from tests.samples import DATA
 
 AT = 1767323045000
+STOPPED = "The execution of this tool, or a previous tool was interrupted."
 CONTEXT = {"cwd": "/w", "branch": "main", "headCommit": "c0ffee"}
 
 
@@ -120,6 +121,7 @@ def test_rejection_with_the_users_reason(path: Path) -> None:
         ({"success": True}, "ok"),
         ({"success": False, "error": {"message": "no"}}, "error"),
         ({"success": False, "error": {"code": "rejected", "message": "no"}}, "rejected"),
+        ({"success": False, "error": {"message": STOPPED}}, "interrupted"),
         ({"result": {"result_type": "success", "text_result_for_llm": "fine"}}, "ok"),
         ({"result": {"result_type": "failure", "text_result_for_llm": "bad"}}, "error"),
         (
