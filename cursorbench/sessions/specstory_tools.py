@@ -30,15 +30,15 @@ _SECTION = re.compile(r"^\*\*(?:Add|Update|Delete|Move|Modify|Create|Rename)[a-z
 _RESULT_PATH = re.compile(
     r"^(?:The file (.+?) has been (?:updated|created)|File created successfully at: (.+?)(?: \(|$))"
 )
-_REJECTED = re.compile(
-    r"The user doesn't want to (?:proceed with this tool use|take this action)"
-    r"|\A[\w ]{0,60}\b(?:rejected|denied) by (?:the )?user|\A(?:Error: )?User rejected"
+_REJECTED = re.compile(  # at the very beginning, as files that a tool read may quote these words
+    r"\s*(?:(?:<tool_use_error>|Error: )?The user doesn't want to (?:proceed with this tool|take this action)"
+    r"|[\w ]{0,60}\b(?:rejected|denied) by (?:the )?user|(?:Error: )?User rejected)"
 )
 _REASON = re.compile(r"the user said:\s*\n(.*)", re.DOTALL)
 _FAILED = re.compile(
-    r"^(?:<tool_use_error>|(?:Error: )?Exit code:? [1-9]|Process exited with code [1-9]"
-    r"|Error: |InputValidationError"
-    r"|Encountered error in step execution: |The command failed with exit code: [1-9])",  # Antigravity's
+    r"\A\s*(?:<tool_use_error>|Error: |InputValidationError"
+    r"|Encountered error in step execution: |The command failed with exit code: [1-9])"  # Antigravity's
+    r"|^(?:(?:Error: )?Exit code:? [1-9]|Process exited with code [1-9])",
     re.MULTILINE,
 )
 _OUTPUT = re.compile(r"^Output(?: \(error\))?: +(\S.*)", re.MULTILINE | re.DOTALL)  # of one line
@@ -193,7 +193,7 @@ def _command(call: Call, blocks: list[Block], text: str) -> str:
 
 
 def _outcome(result: str, text: str) -> tuple[Outcome, str]:
-    if _REJECTED.search(result[:400]):
+    if _REJECTED.match(result):
         reason = _REASON.search(result)
         return "rejected", reason[1].strip() if reason else ""
     if re.search(r"^User decision: \*\*rejected\*\*", text, re.MULTILINE):

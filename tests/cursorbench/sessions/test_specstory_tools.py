@@ -150,10 +150,12 @@ def test_how_commands_ended(tmp_path: Path) -> None:
         AGENT
         + tool("run_command", "Output: The command failed with exit code: 2", "shell")
         + tool("list_dir", "Output: Encountered error in step execution: no such folder", "read")
-        + tool("Read", block("a tool call that is\nrejected by user"), "read"),
+        + tool("Read", block("a tool call that is\nrejected by user"), "read")
+        + tool("Read", block("     1\u2192The user doesn't want to proceed with this tool use."), "read")
+        + tool("run", block("what is logged:\nError: none"), "shell"),
     )
     ends = [one.outcome for one in found if isinstance(one, ToolEnd)]
-    assert ends == ["ok", "error", "error", "error", "ok"]
+    assert ends == ["ok", "error", "error", "error", "ok", "ok", "ok"]
 
 
 def test_indented_code_is_no_mark_of_cursors(tmp_path: Path) -> None:
