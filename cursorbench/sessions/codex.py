@@ -167,6 +167,9 @@ class _Rollout:
 
     def _got(self, payload: dict[str, Any], place: Place, at: int | None, _: bool) -> Iterator[Read]:
         """What another thread's agent wrote to this one's."""
+        if not isinstance(payload.get("content"), str | list):
+            yield Quarantined(place, "a message without content")
+            return
         text, automatic = letter_of(payload, self.begins)
         own: dict[str, Any] = {"session": self.session, "at": at, "place": place}
         yield UserTurn(**own, id=text_of(payload.get("id")), text=text, automatic=automatic)

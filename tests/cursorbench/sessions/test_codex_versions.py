@@ -235,9 +235,10 @@ def test_what_a_sub_agent_inherits_is_its_parents(path: Path) -> None:
 
 def test_lines_and_items_of_no_known_type(path: Path) -> None:
     quiet = [line(kind, 1) for kind in ("token_usage_record", "retained_context", "realtime_item")]
-    found = read(path, META, *quiet, done("SomethingNew", 2, id="n"), event("item_completed", 3))
+    letters = [item("agent_message", 4), line("inter_agent_communication", 5, content=7)]
+    found = read(path, META, *quiet, done("SomethingNew", 2, id="n"), event("item_completed", 3), *letters)
     reasons = [one.reason for one in found if isinstance(one, Quarantined)]
-    assert reasons == ["unknown_type:item_completed"] * 2
+    assert reasons == ["unknown_type:item_completed"] * 2 + ["a message without content"] * 2
 
 
 def test_what_is_put_into_a_thread_from_outside_is_no_tools_result(path: Path) -> None:
