@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -15,7 +16,6 @@ from cursorbench.sessions.transcript import Fence
 SEARCH = re.compile(r"^<{5,9} (?:SEARCH|ORIGINAL)>?\s*$")
 _MIDDLE = re.compile(r"^={5,9}\s*$")
 REPLACE = re.compile(r"^>{5,9} (?:REPLACE|UPDATED)\s*$")
-_TARGET = re.compile(r"^\+\+\+ (?:b/)?(\S.*?)\s*$")
 _FAILED = re.compile(r"(?:exactly match|to match) lines in (.+?)\s*$")
 
 
@@ -85,10 +85,19 @@ def _end(
 
 def _fenced(fence: Fence, text: str, path: str, number: int) -> Iterator[Proposed]:
     if fence.info == "diff":
-        if target := next((m for line in text.split("\n") if (m := _TARGET.match(line))), None):
-            yield Proposed(target[1], number, diff=text)
+        yield from _of_files(text.split("\n"), number)
     elif path:
         yield Proposed(path, number, after=text)
+
+
+def _of_files(lines: list[str], number: int) -> Iterator[Proposed]:
+    """The files of a block of diffs, each with its part; their names are in folders of git's, or are not."""
+    heads = [n for n, pair in enumerate(pairwise(lines)) if pair[0][:4] == "--- " and pair[1][:4] == "+++ "]
+    for head, end in pairwise([*heads, len(lines)]):
+        old, path = (line[4:].strip() for line in lines[head : head + 2])
+        if path.startswith("b/") and (old.startswith("a/") or old == "/dev/null"):
+            path = path[2:]
+        yield Proposed(path, number + 1 + head, diff="\n".join(lines[head:end]))
 
 
 def _block(lines: Sequence[tuple[int, str]], at: int) -> tuple[tuple[str, str] | None, int]:

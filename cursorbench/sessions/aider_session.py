@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from cursorbench.sessions import aider_said as said
 from cursorbench.sessions import aider_typed
 from cursorbench.sessions.aider_edits import Proposed, edits_of, failing, same
@@ -46,7 +48,7 @@ class Session:
         self.said: list[str] = []  # by Aider, since something was typed
         self.waiting = False  # whether the model was called and has not answered yet
         self.proposed: list[Proposed] = []
-        self.applied: list[Edit] = []  # since the last commit
+        self.applied: list[Edit] = []  # since the last commit; without their texts
         self.failure: list[str] | None = None  # the lines of an error message about edits
         self.failed_at = place
         self.count = 0
@@ -199,7 +201,7 @@ class Session:
         elif status != "proposed":
             yield ToolEnd(outcome="ok" if status == "applied" else "rejected", **own)
         if status == "applied":
-            self.applied.append(item)
+            self.applied.append(replace(item, before=None, after=None, diff=None))
 
     def _fail(self) -> Iterator[Read]:
         """An error message about edits is complete."""

@@ -72,6 +72,11 @@ class Change(msgspec.Struct, frozen=True):
     diff: str | None = None
 
 
+def paths_of(changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    """The files alone: for what may be undone much later, texts are not kept."""
+    return tuple(Change(one.path) for one in changes)
+
+
 class Open:
     """Changes that calls asked for and nobody answered yet, by call id; the oldest are given up."""
 

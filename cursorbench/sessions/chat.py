@@ -14,11 +14,12 @@ import msgspec
 
 from cursorbench.sessions import calls, responses_items, spoken
 from cursorbench.sessions.calls import Arguments, Call, Open, Result, arguments_of, changes_of, edits
+from cursorbench.sessions.codex_agents import letter_of
 from cursorbench.sessions.definitions import Checked, Definitions
 from cursorbench.sessions.items import AgentTurn, Automatic, Outcome, Place, Read, Status, ToolEnd, ToolUse
 from cursorbench.sessions.reading import list_of, table_of, text_of
 from cursorbench.sessions.records import first_text, json_text
-from cursorbench.sessions.refusals import refusal
+from cursorbench.sessions.refusals import refusal, stopped
 from cursorbench.sessions.seen import Seen
 
 _TEXT = {"text", "input_text", "output_text", "refusal", ""}
@@ -68,6 +69,8 @@ def message_of(value: object) -> Message | None:
     if not isinstance(value, dict):
         return None
     role, kind = text_of(value.get("role")), text_of(value.get("type"))
+    if kind == "agent_message":  # Codex's, from one of its agents to another
+        return Message("user", **letter_of(value)._asdict())
     own = responses_items.KINDS.get(kind, "")
     if not role and kind not in _CALL | _RESULT | _THINKING and not own:
         return None
@@ -222,10 +225,11 @@ class Conversation:
         common: dict[str, Any] = {"session": session, "at": at, "place": place}
         wrong = result.wrong or result.text.startswith("Error:")
         reason = result.reason if result.refused else refusal(result.text)
-        outcome: Outcome = "rejected" if reason is not None else "error" if wrong else "ok"
+        ended: Outcome = "interrupted" if stopped(result.text) else "error" if wrong else "ok"
+        outcome = "rejected" if reason is not None else ended
         yield ToolEnd(id=result.id, outcome=outcome, text=result.text, reason=reason or "", **common)
         changes = self._open.take(f"{session}\0{result.id}")
-        if outcome != "error":
+        if outcome in ("ok", "rejected"):
             status: Status = "applied" if outcome == "ok" else "rejected"
             yield from edits(changes, status, call=result.id, **common)
 

@@ -15,16 +15,15 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from cursorbench.sessions import codex_told as told
-from cursorbench.sessions import spoken
 from cursorbench.sessions.calls import json_text
+from cursorbench.sessions.codex_agents import letter_in, letter_of
 from cursorbench.sessions.codex_calls import KINDS, Calls
 from cursorbench.sessions.codex_forks import Inherited
-from cursorbench.sessions.codex_messages import ITEM, Message, Messages
+from cursorbench.sessions.codex_messages import ITEM, Message, Messages, turns_of
 from cursorbench.sessions.codex_versions import event_of, split
 from cursorbench.sessions.glued import json_lines
 from cursorbench.sessions.items import (
     AgentTurn,
-    Feedback,
     Interrupt,
     Place,
     Quarantined,
@@ -73,7 +72,7 @@ class _Rollout:
         self.session = found[0] if found else "/".join(path.with_suffix("").parts[-3:])
         self.seen, self.begun, self.named = seen, False, False
         self.model, self.sub_agent, self.stopped = "", False, False
-        self.inherited = Inherited()
+        self.inherited, self.begins = Inherited(), False  # the latter: what follows is a task
         self.untimed: dict[bytes, int] = {}  # lines without a time, and how often they came
         self.messages, self.calls = Messages(), Calls()
 
@@ -107,7 +106,7 @@ class _Rollout:
             yield item
             return
         if isinstance(item, Message):
-            fresh, items = item.fresh, self._turns(item)
+            fresh, items = item.fresh, turns_of(item, self.session, self.sub_agent)
         else:
             yield from self.end()
             items = [item]
@@ -166,20 +165,19 @@ class _Rollout:
         if text := text_of(payload.get("message")):
             yield UserTurn(session=self.session, at=at, place=place, text=text, automatic="continuation")
 
-    def _turns(self, message: Message) -> list[Read]:
-        where: dict[str, Any] = {
-            "session": self.session,
-            "id": message.id,
-            "at": message.at,
-            "place": message.place,
-        }
-        if message.role == "user":
-            automatic = message.automatic or ("sub_agent" if self.sub_agent else "")
-            whole = spoken.Part(message.text, automatic)
-            apart = [whole] if automatic else spoken.apart(message.text)
-            return [UserTurn(**where, text=one.text, automatic=one.automatic) for one in apart]
-        times: dict[str, Any] = {"first_token_ms": message.first_token_ms, "duration_ms": message.duration_ms}
-        return [AgentTurn(**where, text=message.text, model=message.model, **times)]
+    def _got(self, payload: dict[str, Any], place: Place, at: int | None, _: bool) -> Iterator[Read]:
+        """What another thread's agent wrote to this one's."""
+        if not isinstance(payload.get("content"), str | list):
+            yield Quarantined(place, "a message without content")
+            return
+        text, automatic = letter_of(payload, self.begins)
+        own: dict[str, Any] = {"session": self.session, "at": at, "place": place}
+        yield UserTurn(**own, id=text_of(payload.get("id")), text=text, automatic=automatic)
+
+    def _letter(self, payload: dict[str, Any], *_: object) -> Iterator[Read]:
+        """Whether the item behind this line makes the agent begin."""
+        self.begins = payload.get("trigger_turn") is True
+        return iter(())
 
     def _item(
         self, item: dict[str, Any], place: Place, at: int | None, fresh: bool
@@ -198,6 +196,9 @@ class _Rollout:
         elif isinstance(kind, str) and kind in KINDS:
             yield from self.calls.item(self.session, item, place, at)
             self.stopped = False
+        elif kind == "agent_message":
+            yield from self._got(item, place, at, fresh)
+            self.begins = False
         elif not isinstance(kind, str) or kind not in told.IGNORED_ITEMS:
             yield Quarantined(place, "unknown_type:response_item")
 
@@ -216,6 +217,9 @@ class _Rollout:
             if role == "user" and told.is_abort(parts):
                 yield from self._stop(place, at)
             text, why = "\n".join(parts), told.automatic(parts) if role == "user" else ""
+            if role == "assistant" and (letter := letter_in(text)):
+                yield UserTurn(session=self.session, at=at, place=place, **letter._asdict())
+                return
             known: dict[str, Any] = {"id": text_of(item.get("id")), "at": at, "place": place, "fresh": fresh}
             yield from self._add(Message(role=role, source=ITEM, text=text, automatic=why, **known))
 
@@ -244,7 +248,7 @@ class _Rollout:
         elif kind in ("exec_command_end", "mcp_tool_call_end"):
             yield from self.calls.ended(self.session, event, place, at)
         elif kind == "thread_rolled_back":
-            yield self._rolled_back(event, place, at)
+            yield told.rolled_back(event, session=self.session, place=place, at=at)
         elif not isinstance(kind, str) or kind not in told.IGNORED_EVENTS:
             yield Quarantined(place, "unknown_type:event_msg")
 
@@ -270,12 +274,6 @@ class _Rollout:
         source = frozenset({"completed" if "id" in event else "event"})
         yield from self._add(Message(role=role, source=source, text=text, automatic=why, **known))
 
-    def _rolled_back(self, event: dict[str, Any], place: Place, at: int | None) -> Feedback:
-        number = event.get("num_turns")
-        value = float(number) if isinstance(number, int) and 0 < number < 1e9 else 1.0
-        where: dict[str, Any] = {"session": self.session, "at": at, "place": place}
-        return Feedback(**where, target="", name="rolled_back_turns", value=value)
-
     def _add(self, message: Message) -> Iterator[Message]:
         if message.role == "user" and not message.automatic:
             self.stopped = False
@@ -294,4 +292,6 @@ _HANDLERS: dict[str, Callable[..., Iterator[Any]]] = {
     "response_item": _Rollout._item,
     "event_msg": _Rollout._event,
     "compacted": _Rollout._compacted,
+    "inter_agent_communication": _Rollout._got,
+    "inter_agent_communication_metadata": _Rollout._letter,
 }

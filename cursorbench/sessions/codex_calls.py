@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from cursorbench.sessions import codex_told as told
-from cursorbench.sessions.calls import Arguments, Change, Open, arguments_of, edits, json_text, remember
+from cursorbench.sessions.calls import (
+    Arguments,
+    Change,
+    Open,
+    arguments_of,
+    edits,
+    json_text,
+    paths_of,
+    remember,
+)
 from cursorbench.sessions.items import Outcome, Place, Quarantined, Read, Status, ToolEnd, ToolUse, UserTurn
 from cursorbench.sessions.reading import table_of, text_of
 
@@ -103,7 +112,7 @@ class Calls:
         self, changes: tuple[Change, ...], status: Status, call: str, where: dict[str, Any]
     ) -> Iterator[Read]:
         if changes and status == "applied":
-            self._applied[-1].append((call, changes))
+            self._applied[-1].append((call, paths_of(changes)))
         yield from edits(changes, status, call=call, **where)
 
     def undone(self, session: str, place: Place, at: int | None) -> Iterator[Read]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from hashlib import blake2b
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from cursorbench.sessions.items import Automatic, Place
+from cursorbench.sessions import spoken
+from cursorbench.sessions.items import AgentTurn, Automatic, Place, Read, UserTurn
 
 ITEM = frozenset({"item"})
 _MOST_WAITING = 16
@@ -102,6 +103,23 @@ class Messages:
         """Keep what was said as long as it may be told in one more way."""
         if len(source) < _WAYS:
             self._said.append((role, source, key, automatic))
+
+
+def turns_of(message: Message, session: str, sub_agent: bool) -> list[Read]:
+    """The turns of a message; in a sub-agent's thread no person wrote any."""
+    where: dict[str, Any] = {
+        "session": session,
+        "id": message.id,
+        "at": message.at,
+        "place": message.place,
+    }
+    if message.role == "user":
+        automatic = message.automatic or ("sub_agent" if sub_agent else "")
+        whole = spoken.Part(message.text, automatic)
+        apart = [whole] if automatic else spoken.apart(message.text)
+        return [UserTurn(**where, text=one.text, automatic=one.automatic) for one in apart]
+    times: dict[str, Any] = {"first_token_ms": message.first_token_ms, "duration_ms": message.duration_ms}
+    return [AgentTurn(**where, text=message.text, model=message.model, **times)]
 
 
 def _halves(one: Message, other: Message) -> bool:

@@ -13,16 +13,14 @@ from msgspec.structs import replace
 
 from cursorbench.sessions.automatic import automatic_of
 from cursorbench.sessions.calls import Change, changes_of, changes_of_patch
-from cursorbench.sessions.items import Automatic, Outcome
+from cursorbench.sessions.items import Automatic, Feedback, Outcome
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
 
 _LINES = """
-    inter_agent_communication inter_agent_communication_metadata realtime_item record_type
-    retained_context security_risk_score token_usage_record world_state
+    realtime_item record_type retained_context security_risk_score token_usage_record world_state
 """
 _ITEMS = """
-    additional_tools agent_message compaction compaction_summary compaction_trigger context_compaction
-    ghost_snapshot other
+    additional_tools compaction compaction_summary compaction_trigger context_compaction ghost_snapshot other
 """
 _EVENTS = """
     agent_message_content_delta agent_message_delta agent_reasoning agent_reasoning_delta
@@ -113,6 +111,13 @@ def declined(event: dict[str, Any]) -> bool:
     """Whether a person refused what this event says was declined; so is what a rule or a reviewer refuses."""
     words = (text_of(event.get("aggregated_output")) or text_of(event.get("stderr")))[:600].strip()
     return event.get("status") == "declined" and (not words or _REJECTED.fullmatch(words) is not None)
+
+
+def rolled_back(event: dict[str, Any], **where: Any) -> Feedback:
+    """How many turns the user took back; the files stay as they are."""
+    number = event.get("num_turns")
+    value = float(number) if isinstance(number, int) and 0 < number < 1e9 else 1.0
+    return Feedback(**where, target="", name="rolled_back_turns", value=value)
 
 
 def _exit_code(text: str) -> int | None:

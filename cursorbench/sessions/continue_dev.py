@@ -183,9 +183,10 @@ def _thumb(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[Read]:
     if not isinstance(value, bool):
         yield Quarantined(place, "feedback without a verdict")
         return
-    target = _answer(session, text_of(event.get("completion")))
-    yield from opening(seen, session, place, _at(event), agent="continue")
-    yield Feedback(session=session, at=_at(event), place=place, target=target, name="thumb", value=value)
+    target, at = _answer(session, text_of(event.get("completion"))), _at(event)
+    if seen.first(session, f"thumb:{target}:{value}:{at}" if target or at else ""):
+        yield from opening(seen, session, place, at, agent="continue")
+        yield Feedback(session=session, at=at, place=place, target=target, name="thumb", value=value)
 
 
 def _edit_asked(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[Read]:
@@ -244,7 +245,7 @@ def _quick_edit(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[Rea
     ]
     yield UserTurn(session="", at=at, place=place, text=text_of(event.get("prompt")))
     if path:
-        text = "\n".join(diff) if diff else None
+        text = "\n".join(diff) or None
         yield Edit(session="", at=at, place=place, path=path, status="proposed", diff=text)
 
 

@@ -20,6 +20,7 @@ from cursorbench.sessions.calls import (
     changes_of,
     changes_of_patch,
     edits,
+    paths_of,
     remember,
 )
 from cursorbench.sessions.copilot_told import IGNORED, automatic, content_of, ending, is_log, is_person
@@ -226,7 +227,7 @@ class _Events:
         self.running.pop(call, None)
         changes = self.open.take(call)
         if end.outcome == "ok":
-            self.past.append((where.event, call, where.session, changes))
+            self.past.append((where.event, call, where.session, paths_of(changes)))
             yield from edits(changes, "applied", call=call, **where.fields)
         elif end.outcome == "rejected":
             yield from edits(changes, "rejected", call=call, **where.fields)

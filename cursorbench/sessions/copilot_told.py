@@ -64,6 +64,7 @@ _TYPE = re.compile(
     rb'|tool\.execution_(?:start|complete)|hook\.(?:start|end)|permission\.(?:requested|completed))"'
 )
 _DATA = re.compile(rb'"data"\s*:\s*\{')
+_STOPPED = "The execution of this tool, or a previous tool was interrupted"  # to calls that a stop left open
 _SHELL = re.compile(r"(?:(?:read|write)_)?(?:bash|powershell)")
 # all that the CLI's own shells tell of an exit code (github/copilot-sdk#1803): such a call has `success` true
 _FOOTER = re.compile(r"<[^<>\n]{0,80}\bexit code (-?\d{1,10})>\s*\Z")
@@ -106,7 +107,8 @@ def ending(data: dict[str, Any], tool: str) -> tuple[Outcome, str]:
     )
     if kind == "rejected":
         return "rejected", text
-    if kind in ("aborted", "cancelled", "canceled", "interrupted"):
+    stopped = data.get("success") is not True and text.startswith(_STOPPED)
+    if stopped or kind in ("aborted", "cancelled", "canceled", "interrupted"):
         return "interrupted", text
     failed = kind in ("failure", "denied", "error", "timeout") or bool(error)
     failed = failed or bool(_exit(fields, text if _SHELL.fullmatch(tool) else ""))

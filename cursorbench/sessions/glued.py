@@ -16,6 +16,7 @@ from cursorbench.sessions.items import Place, Quarantined
 from cursorbench.sessions.reading import lines, lines_backwards, parsed
 
 _TRIES = 100  # beginnings of objects that are tried in one line
+_LENGTHS = 16  # of the line, that are read for that: torn objects within each other are read to the same end
 _LONGEST = 4 << 20  # bytes; a damaged line that is longer is not mended
 _MOST = 1000  # objects of one line
 _BLANK = re.compile(r"\s*")
@@ -57,7 +58,7 @@ def objects(line: bytes, is_line: Callable[[object], bool]) -> Iterator[dict[str
     else:
         text = _ESCAPE.sub(_whole, line).decode("utf-8", "replace")
         damaged = "\ufffd" if not _is_utf8(line) else ""
-        found, end = _row(text, 0, damaged)
+        found, end, _ = _row(text, 0, damaged)
         yield from found
         if end < len(text):
             yield value
@@ -65,29 +66,34 @@ def objects(line: bytes, is_line: Callable[[object], bool]) -> Iterator[dict[str
 
 
 def _behind(text: str, start: int, damaged: str, is_line: Callable[[object], bool]) -> list[dict[str, Any]]:
+    left = _LENGTHS * len(text)
     for tried, beginning in enumerate(_BEGINNING.finditer(text, start + 1)):
-        if tried == _TRIES:
+        if tried == _TRIES or left < 0:
             break
-        found, end = _row(text, beginning.start(), damaged)
+        found, end, reached = _row(text, beginning.start(), damaged)
+        left -= reached - beginning.start()
         if end == len(text) and found and all(map(is_line, found)):
             return found
     return []
 
 
-def _row(text: str, start: int, damaged: str) -> tuple[list[dict[str, Any]], int]:
-    """The objects from there on, one behind the other, and where the last of them ends."""
+def _row(text: str, start: int, damaged: str) -> tuple[list[dict[str, Any]], int, int]:
+    """The objects from there on, one behind the other, where the last of them ends, and how far was read."""
     found: list[dict[str, Any]] = []
+    reached = start
     while start < len(text) and len(found) < _MOST:
         try:
             value, end = _DECODER.raw_decode(text, start)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
+            reached = error.pos if isinstance(error, json.JSONDecodeError) else start
             break
+        reached = end
         if not isinstance(value, dict) or (damaged and damaged in text[start:end]):
             break
         found.append(value)
         blank = _BLANK.match(text, end)
         start = blank.end() if blank else end
-    return found, start
+    return found, start, reached
 
 
 def _whole(escape: re.Match[bytes]) -> bytes:

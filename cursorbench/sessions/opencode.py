@@ -27,6 +27,7 @@ from cursorbench.sessions.items import (
     UserTurn,
 )
 from cursorbench.sessions.opencode_forks import Copies
+from cursorbench.sessions.opencode_shell import messages_of as own_commands
 from cursorbench.sessions.opencode_v2 import info_of, messages_of
 from cursorbench.sessions.reading import json_document, list_of, milliseconds, table_of, text_of
 from cursorbench.sessions.seen import Seen
@@ -57,7 +58,7 @@ def read(path: Path, seen: Seen) -> Iterator[Read]:
     for one in _sessions(document) if isinstance(document, list) else [document]:
         export = table_of(one)
         if isinstance(export.get("messages"), list) and isinstance(export.get("info", {}), dict):
-            yield from _Session(path, seen, info_of(export)).read(messages_of(export))
+            yield from _Session(path, seen, info_of(export)).read([*own_commands(messages_of(export))])
         else:
             yield Quarantined(Place(str(path)), "not a session with info and messages")
 

@@ -1,8 +1,9 @@
-"""A person's no to a tool call, by what clients send the model in the place of a result.
+"""A person's no to a tool call, or their stop, by what clients send the model in the place of a result.
 
 For logs of requests and telemetry, which hold the words of any client and no field for it. Only the beginning
-counts, as a tool's result may quote these words. Sources: published sessions of Claude Code, Codex and Cline,
-opencode's `permission/index.ts`. Not for: rules and hooks that refuse, where nobody was asked.
+counts, as a tool's result may quote these words. Sources: published sessions of Claude Code, Codex, Cline and
+Gemini CLI, opencode's `permission/index.ts`, `coreToolScheduler.ts` of Gemini CLI and of Qwen Code. Not for:
+rules and hooks that refuse, where nobody was asked.
 """
 
 from __future__ import annotations
@@ -22,6 +23,13 @@ _CLINE = re.compile(
     re.DOTALL,
 )
 _CODEX = re.compile(r"(?:exec command |patch )?rejected by user\s*$")
+_GEMINI = re.compile(
+    r'(?:\{"error": ?")?\[Operation Cancelled\] Reason: (User (?:did not allow|denied|declined)\b)?'
+)
+_STOPPED = re.compile(
+    r"(?:Wall time: [\d.]+ seconds\n)?aborted by user(?: after [\d.]+ ?s)?\W*\Z|\[Request interrupted by user"
+    r"|(?:Error: )?Tool execution (?:aborted|was interrupted)"
+)
 
 
 def refusal(text: str) -> str | None:
@@ -32,4 +40,11 @@ def refusal(text: str) -> str | None:
         return reason
     if found := _OPENCODE.match(told) or _CLINE.match(told):
         return (found[1] or "").strip()
-    return "" if _CODEX.match(told) else None
+    gemini = _GEMINI.match(told)
+    return "" if _CODEX.match(told) or (gemini and gemini[1]) else None
+
+
+def stopped(text: str) -> bool:
+    """Whether the call ended because somebody stopped the agent; asked where it is no refusal."""
+    told = text.lstrip()
+    return bool(_STOPPED.match(told) or _GEMINI.match(told))

@@ -189,7 +189,8 @@ class _Reader:
     def _call(self, place: Place, name: str, kind: str, summary: str) -> Call:
         assert self.head is not None
         head = self.head
-        return Call(head.session, "", head.at, place, name, kind, summary, model=head.model)
+        agent = self.known.agent
+        return Call(head.session, "", head.at, place, name, kind, summary, model=head.model, agent=agent)
 
     def _think(self, line: str) -> None:
         end = re.search(r"(?:</details>)?</think>\s*$", line)

@@ -13,8 +13,10 @@ from typing import Any
 
 import msgspec
 
+from cursorbench.sessions import specstory_gemini as gemini
 from cursorbench.sessions.calls import changes_of_patch, edits
 from cursorbench.sessions.items import Commit, Edit, Outcome, Place, Read, Status, ToolEnd, ToolUse
+from cursorbench.sessions.specstory_gemini import Block
 from cursorbench.sessions.transcript import Fence
 
 _NAMED = re.compile(r"^Tool use: \*\*(.+?)\*\*")
@@ -28,14 +30,15 @@ _SECTION = re.compile(r"^\*\*(?:Add|Update|Delete|Move|Modify|Create|Rename)[a-z
 _RESULT_PATH = re.compile(
     r"^(?:The file (.+?) has been (?:updated|created)|File created successfully at: (.+?)(?: \(|$))"
 )
-_REJECTED = re.compile(
-    r"The user doesn't want to (?:proceed with this tool use|take this action)"
-    r"|(?:rejected|denied) by (?:the )?user|User rejected"
+_REJECTED = re.compile(  # at the very beginning, as files that a tool read may quote these words
+    r"\s*(?:(?:<tool_use_error>|Error: )?The user doesn't want to (?:proceed with this tool|take this action)"
+    r"|[\w ]{0,60}\b(?:rejected|denied) by (?:the )?user|(?:Error: )?User rejected)"
 )
 _REASON = re.compile(r"the user said:\s*\n(.*)", re.DOTALL)
 _FAILED = re.compile(
-    r"^(?:<tool_use_error>|(?:Error: )?Exit code:? [1-9]|Process exited with code [1-9]"
-    r"|Error: |InputValidationError)",
+    r"\A\s*(?:<tool_use_error>|Error: |InputValidationError"
+    r"|Encountered error in step execution: |The command failed with exit code: [1-9])"  # Antigravity's
+    r"|^(?:(?:Error: )?Exit code:? [1-9]|Process exited with code [1-9])",
     re.MULTILINE,
 )
 _OUTPUT = re.compile(r"^Output(?: \(error\))?: +(\S.*)", re.MULTILINE | re.DOTALL)  # of one line
@@ -72,14 +75,7 @@ class Call(msgspec.Struct):
     body: Sequence[str] = ()
     finished: bool = True
     model: str = ""
-
-
-class Block(msgspec.Struct, frozen=True):
-    """A code block, with the last line of text before it that is not blank."""
-
-    info: str
-    text: str
-    before: str
+    agent: str = ""
 
 
 def name_of(summary: str) -> str:
@@ -101,9 +97,14 @@ def unescaped(text: str) -> str:
     return html.unescape(text) if _ENTITY.search(text) and not _BARE.search(text) else text
 
 
-def diff_of(text: str) -> str:
-    """A unified diff: Cursor writes two characters before each line, and counts that may be wrong."""
+def diff_of(text: str, *, bare: bool = False) -> str:
+    """A unified diff: Cursor writes two characters before each line, and counts that may be wrong.
+
+    Its diffs are `bare` or have hunks with numbers; in others that is code which is indented.
+    """
     lines = unescaped(text).split("\n")
+    if not bare and not any(map(_HUNK.match, lines)):
+        return "\n".join(lines)
     body = [line for line in lines if not line.startswith(("@@", "--- ", "+++ ", "\\"))]
     if all(line[:2] in ("", "+", "-", " ", "+ ", "- ", "  ") for line in body) and any(
         line[1:2] == " " for line in body
@@ -163,6 +164,14 @@ def items_of(call: Call) -> Iterator[Read]:
     if told := _OUTPUT.search(text):
         result = told[1]
     outcome, reason = _outcome(result, text)
+    if call.agent == gemini.AGENT:
+        given, blocks = gemini.result_of(blocks, text), [gemini.asked(block) for block in blocks]
+        call.finished = call.finished and not gemini.is_open(call.name, given)
+        result = result if given is None else given
+        if ended := gemini.outcome(call.name, result):
+            outcome, reason = ended, ""
+    elif call.agent == "Cursor IDE" and not blocks:
+        outcome = _of_cursor(call, text) or outcome
     if writes(call):
         yield from _edits(call, blocks, text, outcome)
     if not call.finished:
@@ -184,9 +193,11 @@ def _command(call: Call, blocks: list[Block], text: str) -> str:
 
 
 def _outcome(result: str, text: str) -> tuple[Outcome, str]:
-    if _REJECTED.search(result[:400]):
+    if _REJECTED.match(result):
         reason = _REASON.search(result)
         return "rejected", reason[1].strip() if reason else ""
+    if re.search(r"^User decision: \*\*rejected\*\*", text, re.MULTILINE):
+        return "rejected", ""
     if status := re.search(r"^Status: \*\*(\w+)\*\*", text, re.MULTILINE):
         word = status[1].lower()
         if word in ("cancelled", "canceled", "rejected", "error", "failed"):
@@ -197,6 +208,14 @@ def _outcome(result: str, text: str) -> tuple[Outcome, str]:
     if wrong or _FAILED.search(result[:200]):
         return "error", ""
     return "ok", ""
+
+
+def _of_cursor(call: Call, text: str) -> Outcome | None:
+    """How a call ended of which only that is shown: Cursor's own message, and none of what was asked."""
+    if text == "Cancelled":
+        return "interrupted"
+    bare = call.summary == f"Tool use: **{call.name}**" and call.type in ("write", "shell")
+    return "error" if bare and text and not text.startswith("Explanation: ") else None
 
 
 def _edits(call: Call, blocks: list[Block], text: str, outcome: Outcome) -> Iterator[Edit]:
@@ -222,7 +241,8 @@ def _edits(call: Call, blocks: list[Block], text: str, outcome: Outcome) -> Iter
         changes = changes_of_patch(unescaped(patch))
         yield from edits(changes, status, session=call.session, call=call.id, at=call.at, place=call.place)
         return
-    diffs = _asked([diff_of(block.text) for block in inputs if block.info == "diff"])
+    bare = not call.summary  # a block alone, in the oldest transcripts
+    diffs = _asked([diff_of(block.text, bare=bare) for block in inputs if block.info == "diff"])
     if diffs and any(re.match(r"[-+@]", line) for line in "\n".join(diffs).split("\n")):
         yield Edit(path=path, diff="\n".join(diffs), **own)
     elif "- oldString:" in told and "- newString:" in told:

@@ -23,8 +23,7 @@ from stages.collect.logs.spill import Spill
 from stages.collect.logs.state import Session
 
 _HOMES = ("home", "Users", "users", "root")
-
-
+_WORKTREES = {".claude": 0, ".cursor": 3}  # folders of worktrees: how many parts on is the repository's
 _BATCH = 32 << 20  # characters of edit texts in memory at once: as lines they take some ten times as much
 
 
@@ -192,6 +191,13 @@ def _name(repository: Path) -> str:
 
 
 def repository_of(cwd: str) -> str:
-    """What a session worked on, by the folder it was begun in; "" for a home folder, which names a person."""
+    """What a session worked on, by the folder it was begun in; "" for a home folder, which names a person.
+
+    A worktree that an agent made, for a session or for a sub-agent alone, is its repository's.
+    """
     path = pure(cwd)
+    for at, part in enumerate(path.parts[:-1]):
+        if part in _WORKTREES and path.parts[at + 1] == "worktrees":
+            path = type(path)(*path.parts[: at + _WORKTREES[part]])
+            break
     return "" if path.parent.name in _HOMES or path.name in _HOMES else path.name

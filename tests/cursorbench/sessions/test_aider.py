@@ -146,6 +146,21 @@ def test_other_edit_formats(tmp_path: Path) -> None:
     ]
 
 
+def test_a_block_of_diffs_of_several_files(tmp_path: Path) -> None:
+    """Each has its own part, also in a folder called b; the first file had all of it, the others no text."""
+    diffs = {
+        "d.py": "--- a/d.py\n+++ b/d.py\n@@ @@\n-a\n+b\n",
+        "new.py": "--- /dev/null\n+++ b/new.py\n@@ @@\n+++ x\n",
+        "b/e.py": "--- b/e.py\n+++ b/e.py\n@@ @@\n-c\n+d",
+    }
+    applied = "".join(f"> Applied edit to {path}  \n" for path in diffs)
+    text = START + ABOUT + "\n" + typed("x") + f"\n```diff\n{''.join(diffs.values())}\n```\n\n{applied}"
+    found = [item for item in items(tmp_path, text) if isinstance(item, Edit)]
+    assert [(e.path, e.status, e.diff) for e in found] == [
+        (path, "applied", diff.removesuffix("\n")) for path, diff in diffs.items()
+    ]
+
+
 def test_who_wrote_a_message(tmp_path: Path) -> None:
     turns = [
         ("do", ""),

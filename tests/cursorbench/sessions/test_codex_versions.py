@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -234,9 +235,10 @@ def test_what_a_sub_agent_inherits_is_its_parents(path: Path) -> None:
 
 def test_lines_and_items_of_no_known_type(path: Path) -> None:
     quiet = [line(kind, 1) for kind in ("token_usage_record", "retained_context", "realtime_item")]
-    found = read(path, META, *quiet, done("SomethingNew", 2, id="n"), event("item_completed", 3))
+    letters = [item("agent_message", 4), line("inter_agent_communication", 5, content=7)]
+    found = read(path, META, *quiet, done("SomethingNew", 2, id="n"), event("item_completed", 3), *letters)
     reasons = [one.reason for one in found if isinstance(one, Quarantined)]
-    assert reasons == ["unknown_type:item_completed"] * 2
+    assert reasons == ["unknown_type:item_completed"] * 2 + ["a message without content"] * 2
 
 
 def test_what_is_put_into_a_thread_from_outside_is_no_tools_result(path: Path) -> None:
@@ -253,6 +255,48 @@ def test_what_is_put_into_a_thread_from_outside_is_no_tools_result(path: Path) -
         done("FunctionCallOutput", 4, id="fco_2", output="the oven is hot", name="oven"),
     )
     assert brief(found)[1:] == [("user", task, "sub_agent"), ("user", "the oven is hot", "meta")]
+
+
+def letter(kind: str, words: str, *, sealed: str = "", recipient: str = "/root/cook") -> dict[str, Any]:
+    """An item that an agent got from another one, as Codex 0.144 and later write it."""
+    header = f"Message Type: {kind}\nTask name: {recipient}\nSender: /root\nPayload:\n{words}"
+    content: list[dict[str, str]] = [{"type": "input_text", "text": header}]
+    content += [{"type": "encrypted_content", "encrypted_content": sealed}] if sealed else []
+    return {"type": "agent_message", "author": "/root", "recipient": recipient, "content": content}
+
+
+def test_what_one_agent_writes_to_another(path: Path) -> None:
+    """A sub-agent's task begins an episode of its own; what else it gets, and its parent, is a notice."""
+    source = {"subagent": {"thread_spawn": {"parent_thread_id": PARENT, "depth": 1}}}
+    older = {"author": "/root", "recipient": "/root/cook", "other_recipients": [], "content": "bake"}
+    begins, waits = (line("inter_agent_communication_metadata", 1, trigger_turn=one) for one in (True, False))
+    bare = {"author": "/root", "content": [{"type": "input_text", "text": "no salt"}]}
+    found = read(
+        path,
+        line("session_meta", id=SESSION, cwd="/w", source=source),
+        begins,
+        line("response_item", 2, **letter("NEW_TASK", "", sealed="gAAAAABpQ-x_1=")),
+        said("assistant", "Cut.", 3),
+        line("response_item", 4, **letter("MESSAGE", "mind the salt")),
+        line("response_item", 5, **letter("NEW_TASK", "", sealed="now fry")),
+        line("inter_agent_communication", 6, **older, trigger_turn=True),
+        said("assistant", json.dumps({**older, "trigger_turn": False}), 7, phase="commentary"),
+        begins,
+        item("agent_message", 8, **bare),
+        waits,
+        item("agent_message", 9, **bare),
+    )
+    header = "Message Type: {}\nTask name: /root/cook\nSender: /root\nPayload:\n{}"
+    assert brief(found)[1:] == [
+        ("user", header.format("NEW_TASK", ""), "sub_agent"),
+        ("agent", "Cut.", ""),
+        ("user", header.format("MESSAGE", "mind the salt"), "meta"),
+        ("user", header.format("NEW_TASK", "now fry"), "sub_agent"),
+        ("user", "bake", "sub_agent"),
+        ("user", "bake", "meta"),
+        ("user", "no salt", "sub_agent"),
+        ("user", "no salt", "meta"),
+    ]
 
 
 def test_a_thread_of_several_files_is_named_by_its_own_id(tmp_path: Path) -> None:

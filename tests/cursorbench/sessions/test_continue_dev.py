@@ -113,6 +113,14 @@ def test_a_chat_with_a_tool_call_and_a_thumb(path: Path) -> None:
     ]
 
 
+def test_a_thumb_in_a_copy_of_the_file_is_told_once(path: Path) -> None:
+    up = event("chatFeedback", sessionId="s", completion="done", feedback=True)
+    later = {**up, "timestamp": "2026-01-02T03:05:05Z", "feedback": False}
+    seen = Seen()
+    found = [*read(path, up, seen=seen), *read(path, up, later, seen=seen)]
+    assert [one.value for one in found if isinstance(one, Feedback)] == [True, False]
+
+
 def test_an_edit_and_its_outcome(path: Path) -> None:
     asked = {"prompt": "shorter", "completion": "after", "filepath": "a.py", "modelName": "m"}
     items = read(

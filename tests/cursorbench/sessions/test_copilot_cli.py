@@ -27,6 +27,7 @@ from cursorbench.sessions.seen import Seen
 from tests.samples import DATA
 
 AT = 1767323045000
+STOPPED = "The execution of this tool, or a previous tool was interrupted."
 CONTEXT = {"cwd": "/w", "branch": "main", "headCommit": "c0ffee"}
 
 
@@ -120,6 +121,7 @@ def test_rejection_with_the_users_reason(path: Path) -> None:
         ({"success": True}, "ok"),
         ({"success": False, "error": {"message": "no"}}, "error"),
         ({"success": False, "error": {"code": "rejected", "message": "no"}}, "rejected"),
+        ({"success": False, "error": {"message": STOPPED}}, "interrupted"),
         ({"result": {"result_type": "success", "text_result_for_llm": "fine"}}, "ok"),
         ({"result": {"result_type": "failure", "text_result_for_llm": "bad"}}, "error"),
         (
@@ -203,7 +205,7 @@ def test_abort_undo_and_the_users_own_commands(path: Path) -> None:
     )
     assert [one.during for one in found if isinstance(one, Interrupt)] == ["tool"]
     assert [(one.before, one.after, one.status) for one in found if isinstance(one, Edit)] == [
-        ("", "new", "proposed"), ("", "new", "applied"), ("", "new", "undone")
+        ("", "new", "proposed"), ("", "new", "applied"), (None, None, "undone")
     ]  # fmt: skip
     turns = [(one.text, one.automatic) for one in found if isinstance(one, UserTurn)]
     assert turns == [("a", ""), ("ls", "command"), ("so far", "continuation")]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cursorbench.sessions import glued
 from cursorbench.sessions.glued import objects
 
 
@@ -39,3 +40,13 @@ def test_a_line_of_nothing_but_beginnings_takes_no_time() -> None:
     assert len(list(objects(b"{}" * 1_000_000, is_line))) == 1001
     assert len(list(objects(b'{"a":' * 500_000, is_line))) == 1
     assert len(list(objects(b'{"a":"' * 500_000, is_line))) == 1
+
+
+def test_torn_objects_within_each_other_are_not_all_read_to_the_tear(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    row = glued._row
+    monkeypatch.setattr(glued, "_row", lambda *given: tried.append(given[1]) or row(*given))
+    assert len(list(objects(b'{"a":' * 100 + b'["x"' + b',"x"' * 10_000, is_line))) == 1
+    assert len(tried) < 25
+    whole = b'{"uuid":1}'
+    assert list(objects(b'{"a":' * 10 + b'["x"' + b',"x"' * 10_000 + whole, is_line))[1:] == [{"uuid": 1}]

@@ -212,3 +212,18 @@ def test_the_older_form_of_calls(path: Path, streamed: bool) -> None:
     )
     assert [(one.name, one.arguments) for one in only(items, ToolUse)] == [("edit", arguments)]
     assert [one.status for one in only(items, Edit)] == ["proposed", "applied"]
+
+
+def test_what_an_agent_of_codex_gets_from_another_is_no_persons(path: Path) -> None:
+    task = {
+        "type": "agent_message",
+        "author": "/root",
+        "recipient": "/root/cook",
+        "content": [
+            {"type": "input_text", "text": "Message Type: NEW_TASK\nSender: /root\nPayload:\n"},
+            {"type": "encrypted_content", "encrypted_content": "bake"},
+        ],
+    }
+    items = read(path, asked([task], "resp_1", TEXT))
+    told = "Message Type: NEW_TASK\nSender: /root\nPayload:\nbake"
+    assert [(one.text, one.automatic) for one in only(items, UserTurn)] == [(told, "sub_agent")]

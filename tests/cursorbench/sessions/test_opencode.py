@@ -193,6 +193,15 @@ def test_who_wrote_a_message(path: Path) -> None:
     assert [one.automatic for one in found if isinstance(one, UserTurn)] == ["sub_agent"]
 
 
+def test_a_command_that_a_person_ran_is_no_call_of_the_agents(path: Path) -> None:
+    ran = user(1, text("The following tool was executed by the user", synthetic=True))
+    shell = tool("bash", input={"command": "ls /oven"}, metadata={"exit": 2})
+    found = read(path, ran, agent(2, shell), user(3, text("mine")), agent(4, tool("bash", "d")))
+    turns = [(one.text, one.automatic) for one in found if isinstance(one, UserTurn)]
+    assert turns == [(ran["parts"][0]["text"], "meta"), ("ls /oven", "command"), ("mine", "")]
+    assert [one.id for one in found if isinstance(one, ToolUse | ToolEnd)] == ["d", "d"]
+
+
 def test_what_a_compaction_writes_is_nobodys(path: Path) -> None:
     """Its summary was the last answer; where the context overflowed OpenCode writes the request once more."""
     picture = {"type": "file", "mime": "image/png", "url": "data:", "id": "prt_f"}

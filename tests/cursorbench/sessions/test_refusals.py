@@ -45,6 +45,8 @@ def ended(tmp_path: Path, text: str, *, error: bool) -> list[Read]:
             "no",
         ),
         ("exec command rejected by user", ""),
+        ("[Operation Cancelled] Reason: User did not allow tool call", ""),
+        ('{"error":"[Operation Cancelled] Reason: User denied execution."}', ""),
     ],
 )
 @pytest.mark.parametrize("error", [True, False])
@@ -68,3 +70,19 @@ def test_what_only_looks_like_it(tmp_path: Path, text: str, error: bool, outcome
     _, end, *_ = ended(tmp_path, text, error=error)
     assert isinstance(end, ToolEnd)
     assert end.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[Operation Cancelled] Reason: User cancelled tool execution.",
+        "aborted by user after 3.1s",
+        "Tool execution aborted",
+        "[Request interrupted by user for tool use]",
+    ],
+)
+@pytest.mark.parametrize("error", [True, False])
+def test_what_a_person_stopped_changed_nothing(tmp_path: Path, text: str, error: bool) -> None:
+    _, end, *edits = ended(tmp_path, text, error=error)
+    assert isinstance(end, ToolEnd)
+    assert (end.outcome, edits) == ("interrupted", [])

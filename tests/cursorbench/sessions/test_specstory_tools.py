@@ -100,3 +100,86 @@ def test_what_droid_says_of_an_edit(tmp_path: Path) -> None:
     ends = [(one.outcome, one.text) for one in found if isinstance(one, ToolEnd)]
     assert ends[:2] == [("error", "no such text"), ("error", "no such text\nat all")]
     assert [outcome for outcome, _ in ends[2:]] == ["ok"]
+
+
+GEMINI = AGENT.replace("# T\n", "# T\n\n<!-- Gemini CLI Session g-1 (2026-01-02 03:04:05Z) -->\n")
+
+
+def gemini(name: str, told: str, result: str = "") -> str:
+    behind = f"\n\nResult: {result}\n" if result else "\n"
+    return tool(name, f"\nPath: `/w/a.md`\n\n{told}{behind}", "write")
+
+
+def test_what_geminis_edits_came_to(tmp_path: Path) -> None:
+    """A no and a failure were applied edits, and a list in a new text was lines taken away."""
+    new = "```diff\n- bread, which is new\n```"
+    cut = "```diff\n- bread, which is new\n- eg\n... (truncated)\n```"
+    no = "[Operation Cancelled] Reason: User did not allow tool call"
+    found = items(
+        tmp_path,
+        GEMINI
+        + gemini("replace", new, no)
+        + gemini("replace", new, "[Operation Cancelled] Reason: User cancelled tool execution.")
+        + gemini("replace", new, "Failed to edit, 0 occurrences found for old_string in /w/a.md.")
+        + gemini("replace", cut, "Successfully modified file: /w/a.md (1 replacements).")
+        + gemini("write_file", "```md\nError: denied by user\n```", "Successfully overwrote file: /w/a.md.")
+        + gemini("replace", new),
+    )
+    text = "- bread, which is new"
+    assert [(one.status, one.after, one.diff) for one in found if isinstance(one, Edit)] == [
+        ("rejected", text, None),
+        ("proposed", text, None),
+        ("proposed", text, None),
+        ("applied", text, None),
+        ("applied", "Error: denied by user", None),
+        ("proposed", text, None),
+    ]
+    ends = [one.outcome for one in found if isinstance(one, ToolEnd)]
+    assert ends == ["rejected", "interrupted", "error", "ok", "ok"]
+
+
+def test_how_commands_ended(tmp_path: Path) -> None:
+    """Gemini's said no error and were one; Antigravity's failed and were none."""
+    shell = "Result:\n```text\nCommand: ls\nOutput: (empty)\nError: (none)\nExit Code: {}\n```"
+    found = items(
+        tmp_path,
+        GEMINI + "".join(tool("run_shell_command", shell.format(code), "shell") for code in (0, 1)),
+    )
+    found += items(
+        tmp_path,
+        AGENT
+        + tool("run_command", "Output: The command failed with exit code: 2", "shell")
+        + tool("list_dir", "Output: Encountered error in step execution: no such folder", "read")
+        + tool("Read", block("a tool call that is\nrejected by user"), "read")
+        + tool("Read", block("     1\u2192The user doesn't want to proceed with this tool use."), "read")
+        + tool("run", block("what is logged:\nError: none"), "shell"),
+    )
+    ends = [one.outcome for one in found if isinstance(one, ToolEnd)]
+    assert ends == ["ok", "error", "error", "error", "ok", "ok", "ok"]
+
+
+def test_indented_code_is_no_mark_of_cursors(tmp_path: Path) -> None:
+    """It lost a blank of each line where all lines of a change begin with one."""
+    shown = "```diff\n--- /w/a.py\n+++ /w/a.py\n-    return 1\n+    return 2\n```"
+    cursor = "**Chunk 1**\n\n```diff\n@@ -1,1 +1,1 @@\n-     return 1\n+     return 2\n```"
+    found = items(tmp_path, AGENT + tool("StrReplace", shown) + tool("search_replace", cursor))
+    diffs = [(one.diff or "").split("\n")[-2:] for one in found if isinstance(one, Edit)]
+    assert diffs == [["-    return 1", "+    return 2"]] * 2
+
+
+def test_a_no_to_a_tool_of_cursors(tmp_path: Path) -> None:
+    body = "\nParameters:\n\n```json\n{}\n```\n\nUser decision: **rejected**\n\nStatus: **completed**\n"
+    found = items(tmp_path, AGENT + tool("mcp_oven_bake", body, "unknown"))
+    assert [one.outcome for one in found if isinstance(one, ToolEnd)] == ["rejected"]
+
+
+def test_calls_of_cursors_that_show_only_how_they_ended(tmp_path: Path) -> None:
+    head = GEMINI.replace("Gemini CLI Session", "Cursor IDE Session")
+    calls = [
+        ("edit_file", "Cancelled"),
+        ("write", "Could not find the file."),
+        ("delete_file", "Explanation: old"),
+    ]
+    found = items(tmp_path, head + "".join(tool(name, f"\n{body}\n") for name, body in calls))
+    ends = [one.outcome for one in found if isinstance(one, ToolEnd)]
+    assert ends == ["interrupted", "error", "ok"]

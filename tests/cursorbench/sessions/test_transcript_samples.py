@@ -149,9 +149,9 @@ def test_counts_of_the_real_specstory_transcripts() -> None:
         "ToolEnd": 2599,
         "Edit": 766,
         "Interrupt": 17,
-        "ok": 2562,
+        "ok": 2563,
         "error": 24,
-        "rejected": 12,
+        "rejected": 11,
         "interrupted": 1,
         "": 390,
         "command": 96,  # 30 of them Cursor's button beside an error, 13 what a slash command became

@@ -44,6 +44,22 @@ def test_a_home_folder_names_a_person_and_no_repository(cwd: str, name: str) -> 
     assert repository_of(cwd) == name
 
 
+@pytest.mark.parametrize(
+    ("cwd", "name"),
+    [
+        ("/home/ann/shop/.claude/worktrees/agent-a418a98e", "shop"),
+        ("/home/ann/shop/.claude/worktrees/feat/web", "shop"),
+        ("/home/ann/.claude/worktrees/agent-a418a98e", ""),
+        ("C:\\work\\shop\\.claude\\worktrees\\x", "shop"),
+        ("/home/ann/.cursor/worktrees/shop/e85Lc", "shop"),
+        ("/home/ann/.codex/worktrees/3ffe/shop", "shop"),
+        ("/home/ann/shop/.claude", ".claude"),
+    ],
+)
+def test_a_worktree_that_an_agent_made_is_its_repositorys(cwd: str, name: str) -> None:
+    assert repository_of(cwd) == name
+
+
 def edit(path: str, at: int) -> said.Edit:
     return said.Edit(
         session="1", place=PLACE, id=path, at=at, path=path, status="applied", before="a", after="b"
