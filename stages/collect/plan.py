@@ -36,6 +36,7 @@ class Rules:
     Attributes:
         lags: distance to live by checkpoint digest, None for unrelated.
         after_live: checkpoints that live is an ancestor of, as after a rollback: they may be live again.
+        no_train: episodes that had a no-train request before the window.
     """
 
     arms: frozenset[str]
@@ -44,6 +45,7 @@ class Rules:
     lags: Mapping[str, int | None]
     consumed: frozenset[str]
     after_live: frozenset[str] = frozenset()
+    no_train: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,10 @@ def plan(scan: Scan, rules: Rules, now: int, forgotten: Bools) -> Plan:
     last_at = last_activity(scan)
     lag, unrelated = _lags(scan, rules)
     consumed = np.fromiter((e in rules.consumed for e in scan.episodes), dtype=np.bool_, count=n)
+    no_train = np.fromiter((e in rules.no_train for e in scan.episodes), dtype=np.bool_, count=n)
     arm = np.array([name not in rules.arms for name in scan.arms], dtype=np.bool_)
     conditions = {
-        "no_train": _any(n, scan.g_episode, scan.g_no_train),
+        "no_train": no_train | _any(n, scan.g_episode, scan.g_no_train),
         "forgotten": _any(n, scan.g_episode, forgotten),
         "consumed": consumed,
         "arm": _any(n, scan.g_episode, arm[scan.g_arm]),

@@ -22,6 +22,7 @@ from stages.collect import counted as counting
 from stages.collect import plan as planning
 from stages.collect import position, window
 from stages.collect.config import CollectConfig
+from stages.collect.earlier import no_train_before
 from stages.collect.forgotten import forgotten
 from stages.collect.older import refuse_older
 from stages.collect.scan import Scan
@@ -102,6 +103,7 @@ class CollectStage:
             ripe = planning.last_activity(found) + _horizon_ms(config)
             now = int(ripe[ripe <= clock].max(initial=0))
             damaged = window.first_seqs(spool, [*known, *met])
+            refused = no_train_before(spool, found, first)
         finally:
             spool.close()
         return {
@@ -109,7 +111,9 @@ class CollectStage:
             "resume": resume,
             "damaged": damaged,
             "now": now,
-        } | ({"whose": mine.facts()} if workspace.settings.populations else {})
+            **({"no_train": refused} if refused else {}),
+            **({"whose": mine.facts()} if workspace.settings.populations else {}),
+        }
 
     def run(
         self,
@@ -142,7 +146,7 @@ class CollectStage:
             spool.heal()
             mine = Whose.of(extra.get("whose"), ctx.workspace.settings.workspace.line)
             found, damages = self._found(ctx, spool, mine, first, last)
-            rules = _rules(config, found, ctx.store, inputs)
+            rules = _rules(config, found, ctx.store, inputs, extra.get("no_train", ()))
             gone = forgotten(found, spool.dir, vault)
             decided = planning.plan(found, rules, extra["now"], gone)
             _refuse_too_few(config, found, decided, rules)
@@ -249,7 +253,7 @@ def _horizon_ms(config: CollectConfig) -> int:
 
 
 def _rules(
-    config: CollectConfig, found: Scan, store: Store, inputs: Mapping[str, Artifact]
+    config: CollectConfig, found: Scan, store: Store, inputs: Mapping[str, Artifact], no_train: Iterable[str]
 ) -> planning.Rules:
     live = inputs["checkpoint"].digest
     lags: dict[str, int | None] = {}
@@ -265,6 +269,7 @@ def _rules(
         lags=lags,
         consumed=frozenset(consumed_episodes(inputs["line_state"].path)),
         after_live=frozenset(d for d, away in lags.items() if away and live in store.ancestors(d)),
+        no_train=frozenset(no_train),
     )
 
 

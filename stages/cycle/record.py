@@ -77,13 +77,14 @@ def read(folder: Path, line: str) -> Record | None:
 
 
 def interrupted(folder: Path, line: str, store: Store) -> Record | None:
-    """A cycle that can go on: still running by its record, what it made is there, live has not moved on."""
+    """A cycle that can go on: still running by its record, with a stage to do, what it made is there, and
+    live has not moved on: its candidate is live where its deploy was cut short, else by another hand."""
     record = read(folder, line)
-    if record is None or record.status != "running":
+    if record is None or record.status != "running" or (stage := record.next_stage()) is None:
         return None
     made = [digest for outputs in record.done.values() for digest in outputs.values()]
     live = store.alias(line, "live")
-    candidate = record.done.get("train", {}).get("checkpoint")
+    candidate = record.done["train"].get("checkpoint") if stage == "deploy" else None
     if live is None or live.digest not in (record.live, candidate):
         return None
     return record if all(store.is_committed(digest) for digest in made) else None

@@ -29,6 +29,7 @@ Floats = NDArray[np.float64]
 LEAN = 20.0
 MEMORY = 0.85  # of the reference, a cycle
 CELLS = 48  # kinds of request that are told apart; of a rarer one the usual value overall is expected
+ONE_MORE = 0.5  # by how much one more case may be expected to differ from those there are, of a mean of few
 FORGOTTEN = 0.1  # episodes of a rarer one that are no longer counted: of one, those of 15 cycles ago
 
 
@@ -146,7 +147,7 @@ def least_error(name: str, value: float, under: Floats) -> float:
     A few cases that are alike have no spread, and tell little all the same: one of an amount may be twice as
     much, one of a part anything. Shares need none: `charts.scaled` has the binomial's.
     """
-    spread = {"share": 0.0, "part": 0.5, "amount": 1 + abs(value)}[BEHAVIOURS[name].scale]
+    spread = {"share": 0.0, "part": ONE_MORE, "amount": 1 + abs(value)}[BEHAVIOURS[name].scale]
     return spread * float((under**2).sum() / under.sum() ** 2)  # by Kish's effective number of cases
 
 
@@ -252,7 +253,9 @@ def _mean(values: Floats | None, users: NDArray[np.int64]) -> tuple[float, float
         return None
     filled = np.where(known, values, 0.0)
     under = known.astype(np.float64)
-    return _short(float(filled.sum() / under.sum())), _short(standard_error(filled, under, users))
+    # of episodes that are all alike too: an error of 0 has no unit to measure a trend in
+    error = np.hypot(standard_error(filled, under, users), ONE_MORE / under.sum())
+    return _short(float(filled.sum() / under.sum())), _short(float(error))
 
 
 def _codes(users: Sequence[str]) -> NDArray[np.int64]:

@@ -8,8 +8,8 @@ telemetry, which may be nowhere else any more, and the newest experience of each
 bases of deltas, the line state beside a checkpoint or an experience, the interactions of an experience,
 a deployment's report. Of a checkpoint that is kept also its line states with an alarm that nobody has
 acknowledged: it blocks the gate. A checkpoint's parent is not kept for the child's sake, unless the
-child's weights are a delta to it: then its files stay, not what it refers to. Rebuilt folders of deltas
-stay while something in use needs them.
+child's weights are a delta to it, or `train` may have to score with it (`samplers.py`): then its files stay,
+not what it refers to. Rebuilt folders of deltas stay while something in use needs them.
 
 Rows stay, `tombstoned`: lineage outlives the bytes. Not for: the spool (`stages/collect/retention.py`).
 """
@@ -43,6 +43,7 @@ from stages.registry.models import (
     RunRow,
 )
 from stages.registry.runs import OPEN, scratch_of
+from stages.registry.samplers import samplers
 from stages.registry.states import transition
 from stages.registry.sweep import sweep
 
@@ -131,6 +132,9 @@ def _plan(store: Store, session: Session, keep_days: float, keep_log_days: float
     _keep_collected(rows, found.keep, keep_log_days)
     found.in_use = {rows[row_id].digest or "" for row_id in in_use if row_id in rows}
     _follow(session, rows, found.keep)
+    for row_id, line in samplers(session).items():  # for their weights alone
+        if row_id in rows:
+            found.keep.setdefault(row_id, f"may have sampled what {line} trains on")
     _keep_alarms(store, rows, found.keep)
     _keep_bases(rows, found.keep)
     found.remove = [row for row_id, row in rows.items() if row_id not in found.keep]

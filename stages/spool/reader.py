@@ -144,6 +144,11 @@ class Spool:
         """Users of generations that have content (no-train ones have none)."""
         return {row[0] for row in self._index.rows("SELECT DISTINCT user FROM generations WHERE plain = 0")}
 
+    def no_train(self, before: int) -> list[tuple[str, str]]:
+        """(id, user) of the generations before this seq whose request was no-train."""
+        query = "SELECT id, user FROM generations WHERE plain = 1 AND seq < ?"
+        return [(row[0], row[1]) for row in self._index.rows(query, (before,))]
+
     def ends(self) -> list[str]:
         """Of each of these users the ids of the oldest such generation and of the newest."""
         query = "SELECT id, {}(seq) FROM generations WHERE plain = 0 GROUP BY user"

@@ -262,6 +262,28 @@ def test_no_train_requests_are_not_read_as_messages(world: World) -> None:
     assert events(world.collect().outputs["interactions"]) == []
 
 
+def test_an_episode_with_a_no_train_request_stays_out_whatever_window_the_others_are_in(
+    world: World,
+) -> None:
+    """A client names it, so it goes on for days: the third collect begins after that request."""
+    world.generation("told", "mine", 0, no_train=True)
+    world.generation("other", "other", 60_000, session="s2")
+    world.tick(2 * HOUR)
+    world.collect()
+    world.promote(world.checkpoint(world.live, consumed=["other"]))
+    for gid, episode in (("again", "mine"), ("more", "more")):
+        world.generation(gid, episode, 3 * HOUR, session=episode, user="ada")
+    world.tick(5 * HOUR)
+    found = world.collect()
+    assert found.outputs["interactions"].meta["window"]["resume_seq"] > 1
+    world.promote(world.checkpoint(world.live, consumed=["other", "more", f"tick-{2 * HOUR}"]))
+    world.generation("late", "mine", 6 * HOUR)
+    world.tick(9 * HOUR)
+    again = world.collect()
+    assert again.metrics["left_behind"]["no_train"] == 1
+    assert again.metrics["episodes"] == 1, "the clock's"
+
+
 def test_forgotten_users(world: World) -> None:
     world.generation("a", "e1", 0)
     world.generation("b", "e2", 0, user="bob", session="s2")

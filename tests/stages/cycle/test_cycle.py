@@ -205,6 +205,33 @@ def test_an_interrupted_cycle_does_not_outlive_its_live_checkpoint(
     assert record.interrupted(workspace.run_dir, "auto", store) is None
 
 
+def test_a_cycle_whose_candidate_went_out_by_hand_is_over(world: tuple[Workspace, Store]) -> None:
+    """It was compared with itself for an hour. A deploy that was cut short is another matter."""
+    workspace, store = world
+    stages = chain()
+    stages["eval"].before = fail(DependencyDownError("engine died"))
+    candidate = run(world, stages).made["train"]["checkpoint"]
+    store.move_alias("auto", "live", candidate, reason="by hand")
+    assert record.interrupted(workspace.run_dir, "auto", store) is None
+    late = record.read(workspace.run_dir, "auto")
+    assert late is not None
+    late.done["eval"] = {}
+    late.save(workspace.run_dir)
+    assert record.interrupted(workspace.run_dir, "auto", store) == late
+
+
+def test_a_cycle_that_was_killed_when_all_was_done_holds_no_other_up(world: tuple[Workspace, Store]) -> None:
+    run(world, chain())
+    done = record.read(world[0].run_dir, "auto")
+    assert done is not None
+    done.status = "running"  # as the last stage left it
+    done.save(world[0].run_dir)
+    stages = chain()
+    stages["collect"].use = 1
+    assert run(world, stages).status == "succeeded"
+    assert stages["deploy"].runs == 1
+
+
 @pytest.mark.parametrize(
     "text",
     [

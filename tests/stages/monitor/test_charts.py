@@ -129,6 +129,18 @@ def test_reward_that_rises_alone_is_called() -> None:
     assert not any(alarms)
 
 
+def test_reward_that_rises_alone_is_called_where_no_two_users_tell_otherwise() -> None:
+    """Nobody ever refuses an edit: what users tell has no spread of its own, and it does not rise."""
+    random, history, named = np.random.default_rng(9), History(), []
+    for at in range(12):
+        cycle = made(at, random, reward=0.12 * max(0, at - 5))
+        alike = np.zeros(len(cycle.users))
+        found = update(history, replace(cycle, user=alike, told=alike))
+        history = found.history
+        named += [alarm.behaviour for alarm in found.alarms]
+    assert named == [charts.DIVERGENCE]
+
+
 def test_the_state_comes_back_as_it_was_and_the_past_is_not_changed() -> None:
     history, _ = lived(2, 6)
     state = msgspec.json.decode(msgspec.json.encode(history.to_state()))

@@ -63,6 +63,29 @@ def test_live_anchor_and_the_last_three_deployments_stay_whole(store: Store, tmp
     assert len(store.ancestors(parent or "")) == 7
 
 
+def test_what_may_have_sampled_what_is_trained_on_stays(store: Store, tmp_path: Path) -> None:
+    """A chain of eight, each live in turn, of which the line reads what up to five before sampled. A ninth,
+    rolled back, is as near as the fifth; a tenth beside it was never served."""
+    parent, chain = None, []
+    for n in range(1, 9):
+        chain.append(checkpoint(store, tmp_path / "c", str(n), parent))
+        if n == 6:
+            aside = checkpoint(store, tmp_path / "c", "rolled back", parent)
+            never = checkpoint(store, tmp_path / "c", "never", parent)
+        for one in [aside, chain[-1]] if n == 6 else chain[-1:]:
+            made = store.deployments.create("auto", one.digest, by="me", reason="x")
+            store.deployments.transition(made.id, "staged", "verifying")
+            store.move_alias("auto", "live", one.digest, reason="x", deployment_id=made.id)
+        parent = chain[-1].digest
+    publish(store, tmp_path / "a", "interactions", "i", checkpoint=chain[-1].digest, max_lag=5)
+    publish(store, tmp_path / "a", "interactions", "logs", checkpoint="")
+    gc.collect(store, 0.0, by="me")
+    there = [one.ref for one in chain if store.is_committed(one.digest)]
+    assert there == [one.ref for one in chain[2:]]
+    assert store.is_committed(aside.digest)
+    assert not store.is_committed(never.digest)
+
+
 def test_what_a_rollback_goes_back_to_and_what_is_not_done_with_stay(store: Store, tmp_path: Path) -> None:
     """Of four deployments the first is staged still; the last one's checkpoint took the place of another."""
     made = [checkpoint(store, tmp_path / "c", str(n)) for n in range(7)]

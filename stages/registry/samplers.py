@@ -1,0 +1,82 @@
+"""Checkpoints that may have sampled what a line trains on next: `train` scores each token by its sampler.
+
+A line whose feedback comes late allows a larger distance (`collect.max_lag`): such a checkpoint can be older
+than all that a rollback goes back to. Not for: which episodes are near enough (`stages/collect/plan.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+
+from sqlmodel import Session, col, select
+
+from stages.registry.deployments import went_live
+from stages.registry.models import AliasRow, ArtifactRow, DeploymentRow
+
+
+def samplers(session: Session) -> dict[int, str]:
+    """Row ids of checkpoints, each with the line that may need it: what live was trained from, and what was
+    live itself, as far from it in the tree as the line's newest interactions were allowed to be."""
+    lags = _lags(session)
+    if not lags:
+        return {}
+    found: dict[int, str] = {}
+    query = select(ArtifactRow).where(
+        ArtifactRow.kind == "checkpoint", col(ArtifactRow.state).in_(("committed", "tombstoned"))
+    )
+    made = {row.digest: row for row in session.exec(query) if row.digest is not None}
+    parents = {digest: json.loads(row.meta).get("parent") for digest, row in made.items()}
+    ids = {row.id: digest for digest, row in made.items()}
+    served = _served(session)
+    for alias in session.exec(select(AliasRow).where(AliasRow.name == "live")):
+        if (live := ids.get(alias.artifact_id)) is None:
+            continue
+        above = set(_ancestors(parents, live))
+        for digest in _within(parents, live, lags.get(alias.line, 0)):
+            row_id = made[digest].id if digest in made else None
+            if row_id is not None and (digest in above or row_id in served[alias.line]):
+                found.setdefault(row_id, alias.line)
+    return found
+
+
+def _lags(session: Session) -> dict[str, int]:
+    """`max_lag` of each line's newest interactions of what was served."""
+    query = select(ArtifactRow.line, ArtifactRow.meta).where(
+        ArtifactRow.kind == "interactions", col(ArtifactRow.state).in_(("committed", "tombstoned"))
+    )
+    told = session.exec(query.order_by(col(ArtifactRow.id)))
+    return {line: lag for line, meta in told if (lag := json.loads(meta).get("max_lag")) is not None}
+
+
+def _served(session: Session) -> dict[str, set[int]]:
+    found: dict[str, set[int]] = defaultdict(set)
+    for deployment in session.exec(select(DeploymentRow)):
+        if went_live(deployment.state, json.loads(deployment.data)):
+            found[deployment.line].add(deployment.artifact_id)
+    return found
+
+
+def _ancestors(parents: Mapping[str, str | None], digest: str) -> list[str]:
+    above, found = parents.get(digest), [digest]
+    while above is not None and above not in found:
+        found.append(above)
+        above = parents.get(above)
+    return found
+
+
+def _within(parents: Mapping[str, str | None], live: str, steps: int) -> set[str]:
+    """Checkpoints at most so many edges of the tree from `live`, itself included."""
+    beside: dict[str, set[str]] = defaultdict(set)
+    for digest, parent in parents.items():
+        if parent is not None:
+            beside[digest].add(parent)
+            beside[parent].add(digest)
+    reached = edge = {live}
+    for _ in range(steps):
+        edge = {other for digest in edge for other in beside[digest]} - reached
+        if not edge:
+            break
+        reached = reached | edge
+    return reached
