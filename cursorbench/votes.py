@@ -25,6 +25,7 @@ V = TypeVar("V")
 Messages = Sequence[Mapping[str, str]]
 
 _BACKOFF_S = 0.2
+_LONGEST_WAIT_S = 60.0  # that an endpoint may ask for (Retry-After)
 _GIVE_UP = 8  # questions in a row without an answer; then the endpoint is taken for down
 _LARGEST = 4_000_000  # bytes of a reply; who sends more sends no vote
 
@@ -208,12 +209,12 @@ class _Asking(Generic[V]):
             "max_tokens": self.endpoint.max_tokens,
             "seed": seed,
         }
-        why = "unreachable"
+        why, wait_s = "unreachable", 0.0
         for attempt in range(self.endpoint.retries + 1):
             if attempt:
-                await asyncio.sleep(_BACKOFF_S * 2 ** (attempt - 1))
+                await asyncio.sleep(max(wait_s, _BACKOFF_S * 2 ** (attempt - 1)))
             try:
-                status, reply = await self._reply(client, body)
+                status, wait_s, reply = await self._reply(client, body)
             except (TimeoutError, httpx.TimeoutException):
                 why = "timeout"
                 continue
@@ -231,8 +232,9 @@ class _Asking(Generic[V]):
             return said
         raise _NoVoteError(why)
 
-    async def _reply(self, client: httpx.AsyncClient, body: Mapping[str, Any]) -> tuple[int, bytes]:
-        """(status, body): whole within `timeout_s`, which httpx counts anew with each byte that comes."""
+    async def _reply(self, client: httpx.AsyncClient, body: Mapping[str, Any]) -> tuple[int, float, bytes]:
+        """(status, seconds to wait before another try, body): whole within `timeout_s`, which httpx counts
+        anew with each byte that comes."""
         whole = b""
         async with (
             asyncio.timeout(self.endpoint.timeout_s),
@@ -242,7 +244,8 @@ class _Asking(Generic[V]):
                 whole += part
                 if len(whole) > _LARGEST:
                     raise _NoVoteError("unclear")
-        return reply.status_code, whole
+        told = reply.headers.get("retry-after", "")
+        return reply.status_code, min(float(told), _LONGEST_WAIT_S) if told.isdecimal() else 0.0, whole
 
 
 class _Message(msgspec.Struct):

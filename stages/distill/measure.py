@@ -54,7 +54,7 @@ MEASURED = pa.schema(
         ("request_tokens", pa.int64()),
         ("total_ms", pa.float64()),
         ("first_token_ms", pa.float64()),
-        ("latency.cut", pa.bool_()),  # one of its answers was cut: `total_ms` is the least it would have been
+        ("latency.cut", pa.bool_()),  # it was stopped: `total_ms` is the least that it would have been
         ("edit_persistence_24h", pa.float64()),
         ("edit_persistence_7d", pa.float64()),
         ("edit_persistence", pa.float64()),
@@ -234,7 +234,7 @@ def _numbers(episodes: Sequence[Episode], spec: RewardSpec) -> dict[str, Any]:
         "request_tokens": _request_tokens(episodes),
         "total_ms": _sum(of, column["duration_ms"], n),
         "first_token_ms": column["ttft_ms"][first],
-        "latency.cut": [any(row["finish_reason"] in CUT for row in e.generations) for e in episodes],
+        "latency.cut": [_cut(e) for e in episodes],
         "invalid_tool_calls": invalid_tool_calls(of, column["invalid_tool_calls"], n),
         "length_cost": np.where(
             _sum(of, texts, n) > 0,
@@ -251,6 +251,14 @@ _Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 def _sum(of: _Ints, values: _Floats, n: int) -> _Floats:
     return np.bincount(of, weights=values, minlength=n).astype(np.float64)
+
+
+def _cut(episode: Episode) -> bool:
+    """Whether somebody stopped the agent, or its last answer. Some clients hang up when they have a whole
+    call: that is all that they wanted."""
+    last = episode.generations[-1]
+    stopped = any(event.type == "interrupted" for event in episode.events)
+    return stopped or (last["finish_reason"] in CUT and not last["tool_calls"])
 
 
 def _request_tokens(episodes: Sequence[Episode]) -> list[int]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from cursorbench import votes
@@ -17,10 +18,10 @@ from cursorbench.graders.rubric import Rubric
 ENDPOINT = Rubric("http://judge/v1", "m", votes=1, retries=0, timeout_s=0.1, deadline_s=20.0)
 
 
-def asked(answer: Any, cache: Path, key: str = "") -> votes.Said[str]:
+def asked(answer: Any, cache: Path, key: str = "", endpoint: Rubric = ENDPOINT) -> votes.Said[str]:
     """One question to an endpoint that answers so."""
     transport = httpx.MockTransport(answer)
-    return votes.ask({"q": [{"role": "user", "content": "?"}]}, ENDPOINT, said, str, cache, key, transport)
+    return votes.ask({"q": [{"role": "user", "content": "?"}]}, endpoint, said, str, cache, key, transport)
 
 
 def said(text: str) -> str | None:
@@ -84,3 +85,24 @@ def test_no_quoted_text_ends_its_message_nor_is_it_another() -> None:
     assert json.loads(said) == {"message": f"{tokens}{kept}"}
     assert json.dumps(kept)[1:-1] in said
     assert not any(token in said for token in tokens.split())
+
+
+def test_who_asks_for_a_pause_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tried again within a second, eight rate-limited questions in a row were an endpoint that is down."""
+    replies = iter(
+        [
+            httpx.Response(429, headers={"Retry-After": "7"}),
+            httpx.Response(503, headers={"Retry-After": "99999"}),
+            httpx.Response(429, headers={"Retry-After": "Fri, 01 Jan 2027 00:00:00 GMT"}),
+            completion("yes"),
+        ]
+    )
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(votes.asyncio, "sleep", sleep)
+    patient = msgspec.structs.replace(ENDPOINT, retries=3)
+    assert asked(lambda request: next(replies), tmp_path, endpoint=patient).votes == {"q": ["yes"]}
+    assert slept == [7.0, 60.0, 0.8]

@@ -288,9 +288,15 @@ def test_an_answer_that_was_stopped_at_once_is_no_fast_one(world: World) -> None
     cut: dict[str, Any] = {"session": "c", "finish_reason": "abort"}
     world.generation("first", "stopped", 0, duration_ms=100.0, **(cut | {"finish_reason": "tool_calls"}))
     world.generation("then", "stopped", 1_000, ordinal=1, duration_ms=800.0, **cut)
+    call = (ToolCall(id="c", name="edit_file", arguments=""),)
+    world.generation("whole", "called", 0, duration_ms=800.0, tool_calls=call, **(cut | {"session": "d"}))
+    world.generation("quick", "halted", 0, session="h", duration_ms=800.0)
+    world.event("quick", "interrupted", 900)  # while a tool ran
     rows = rewarded(distilled(world).outputs["experience"])
     assert (rows["stopped"]["latency"], rows["stopped"]["term_latency"]) == (None, 0.0)
+    assert rows["halted"]["latency"] is None
     assert rows["e0"]["latency"] == 0.0
+    assert rows["called"]["latency"] < 0.0  # its client hung up when it had the call
 
 
 @pytest.mark.parametrize("finish", ["context_overflow", "timeout"])
