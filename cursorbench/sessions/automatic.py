@@ -134,6 +134,11 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
     ),
     ("meta", r"Unknown skill: [\w:@./-]{1,100}"),  # Claude Code's, of a slash command that there is not
     ("meta", r"Tool loaded\."),  # Claude Code's, beside the result of its search for tools
+    (  # Cline's and its kin's, of a call written as XML; where a person answers it or says no, theirs
+        "tool_result",
+        r"(?>\[[a-z]+(?:_[a-z]+)+(?: for .{1,4000}?)?\] Result:)"
+        r"(?!.*<(?:answer|feedback|user_message)>).*",
+    ),
     # Codex's, which its rollouts tell apart by their events and requests do not
     ("meta", r"<skill>\s*<name>.*</skill>"),
     ("meta", r"<user_action>\s*<context>.*</user_action>"),
