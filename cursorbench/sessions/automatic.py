@@ -39,6 +39,9 @@ _SUMMED_UP = (
     "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM",
     *(f"{_PROMPT}{blank}Focus on information that would be helpful for continuing" for blank in " \n"),
 )
+# of Cline and its kin, before what a call that is written as XML gave, and a person's words in that
+CALLED = r"(?>\[[a-z]+(?:_[a-z]+)+(?: for .{1,4000}?)?\] Result:)"
+REPLIES = ("answer", "feedback", "user_message")
 _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
     "meta": (
         "<local-command-caveat>",
@@ -134,6 +137,10 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
     ),
     ("meta", r"Unknown skill: [\w:@./-]{1,100}"),  # Claude Code's, of a slash command that there is not
     ("meta", r"Tool loaded\."),  # Claude Code's, beside the result of its search for tools
+    (  # Cline's and its kin's, of a call written as XML; where a person answers it or says no, theirs
+        "tool_result",
+        rf"{CALLED}(?!.*<(?:{'|'.join(REPLIES)})>).*",
+    ),
     # Codex's, which its rollouts tell apart by their events and requests do not
     ("meta", r"<skill>\s*<name>.*</skill>"),
     ("meta", r"<user_action>\s*<context>.*</user_action>"),

@@ -7,7 +7,8 @@ who wrote a text (each adapter asks those first), Aider's (`aider_typed.py`).
 Sources: Codex's editor extension and app in published rollouts (`## My request for Codex:`, `## My request:`
 behind `<in-app-browser-context>`), github/spec-kit
 (`## User Input`), Cursor and Copilot's agents (`<user_query>`, `<userRequest>`), Antigravity's
-(`<USER_REQUEST>`), Cline's (`<task>` with `<environment_details>`).
+(`<USER_REQUEST>`), Cline's (`<task>` with `<environment_details>`; `<feedback>` and the like in what a call
+gave).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
-from cursorbench.sessions.automatic import automatic_of, behind_context
+from cursorbench.sessions.automatic import CALLED, REPLIES, automatic_of, behind_context
 from cursorbench.sessions.items import Automatic, Interrupt, UserTurn
 
 _INTERRUPTED = re.compile(r"\[Request interrupted by user( for tool use)?\]")
@@ -32,6 +33,8 @@ _PICTURE = re.compile(r"^The next image (?:is|shows) [^\n]{0,600}\bComment \d+[^
 _ARGUMENTS = re.compile(
     r"\s*## User Input\s*\n```text\n(.*?)\n?```\n\s*You \*\*MUST\*\* consider the user input\b", re.DOTALL
 )
+_CALLED = re.compile(CALLED, re.DOTALL)
+_DENIED = "The user denied this operation"
 _AT_ONCE = 1500  # ms; nobody types faster, and some logs have whole seconds
 _WRAPPERS = ("user_query", "userRequest", "USER_REQUEST")
 
@@ -118,7 +121,19 @@ def _asked(text: str) -> list[Part]:
         found = _REQUEST.search(text) or (_NEWER.search(text) if _CODEX.match(text) else None)
         if found is not None:
             return [Part(text[: found.start()].strip(), "meta"), Part(_request(text, found))]
-    return _unwrapped(text) or [Part(text)]
+    return _replied(text) or _unwrapped(text) or [Part(text)]
+
+
+def _replied(text: str) -> list[Part]:
+    """The parts of a call's result in which a person says something; not of a no, which is told with it."""
+    if not _CALLED.match(text):
+        return []
+    for tag in REPLIES:
+        before, opened, rest = text.partition(f"<{tag}>")
+        words, closed, behind = rest.rpartition(f"</{tag}>")
+        if opened and closed and words.strip() and _DENIED not in before:
+            return [Part(f"{before.strip()}\n{behind.strip()}".strip(), "meta"), Part(words.strip())]
+    return []
 
 
 def interrupted(text: str) -> Literal["", "answer", "tool"]:

@@ -118,6 +118,15 @@ You **MUST** consider the user input before proceeding (if not empty).
             [("meta", "<environment_details>\nnoon\n</environment_details>"), ("", "bake")],
         ),
         ("<task>bake</task>", [("", "<task>bake</task>")]),
+        (
+            "[attempt_completion] Result:\nThe user has provided feedback.\n"
+            "<feedback>\nadd salt\n</feedback>\nnoon",
+            [
+                ("meta", "[attempt_completion] Result:\nThe user has provided feedback.\nnoon"),
+                ("", "add salt"),
+            ],
+        ),
+        ("[bake_cake] Result:\nThe user denied this operation.\n<feedback>\nno\n</feedback>", None),
         ("  <div> is not closed, as <user_query>x</user_query> is", None),
         ("<div>x</div> see <user_query>y</user_query>", None),
         ("what does `## My request for Codex:` mean?", None),

@@ -47,6 +47,8 @@ def test_a_clients_notice_is_not_the_users_next_message() -> None:
     assert asked([U, CALL, T, around, CALL, T, around]) == (1, "fix it", [CALL, CALL]), (
         "Roo's loop is one episode"
     )
+    output = {"role": "user", "content": "[read_file for 'a.py'] Result:\n1 | x"}
+    assert asked([U, A, output, A]) == (1, "fix it", [A, A]), "Cline's"
     assert asked([notice])[:2] == (1, notice["content"]), "or there is no request"
 
 
