@@ -215,7 +215,8 @@ def _follow_ups(scan: Scan, first_row: Ints, readable: Bools) -> Ints:
 
     Of an episode that begins once this one has made its last request, and not while another of the session
     is under way: what an agent asks of its sub-agents is no message to it, nor to the sub-agent before. Plain
-    completions have no requests of people, and take no part.
+    completions have no requests of people, and take no part. What a client sent again by itself is nobody's
+    message either: the answer before it had not come.
     """
     n = len(scan.episodes)
     found = np.full(n, -1)
@@ -235,7 +236,7 @@ def _follow_ups(scan: Scan, first_row: Ints, readable: Bools) -> Ints:
     found[here[same]] = rows[same]
     messages = (scan.v_type == EVENT_CODE["user_message"]) & scan.v_own_key & (scan.v_generation >= 0)
     told = _any(n, scan.g_episode[scan.v_generation], messages) if len(scan.v_seq) else np.zeros(n, np.bool_)
-    return np.where(told | (found < 0) | ~readable[found], -1, found)
+    return np.where(told | (found < 0) | ~readable[found] | scan.g_retried[found], -1, found)
 
 
 def _meanwhile(scan: Scan, place: Ints, chat: Bools) -> Bools:

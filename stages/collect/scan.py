@@ -47,6 +47,7 @@ class Scan:
     g_prefix: Ints
     g_base: Ints
     g_no_train: Bools
+    g_retried: Bools
     v_seq: Ints
     v_generation: Ints
     v_type: Ints
@@ -87,6 +88,7 @@ def scan(columns: Columns, whose: Whose) -> Scan:
         g_prefix=_ints(g["prompt_prefix"]),
         g_base=_positions(g["prompt_base"], g["id"]),
         g_no_train=np.asarray(g["no_train"], dtype=np.bool_),
+        g_retried=np.asarray(g["retried"], dtype=np.bool_),
         v_seq=_ints(v["seq"]),
         v_generation=rows,
         v_type=_types(v["type"]),

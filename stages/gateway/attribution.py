@@ -13,7 +13,7 @@ import orjson
 
 from cursorbench.sessions.automatic import is_notice
 from stages.gateway.errors import invalid
-from stages.gateway.http import Scope, is_deep
+from stages.gateway.http import Scope, header, is_deep
 from stages.gateway.times import parse_ms
 from stages.owners import mark
 
@@ -22,6 +22,7 @@ EXACT = 2**53  # doubles from here on do not tell whole numbers apart
 _LONG = 1 << 16  # characters of a call's arguments; of longer ones the numbers are compared as they stand
 _MARKS = 200_000  # in the arguments of a message's calls; behind so many they are compared as they stand
 _PREFIX = b"x-rtrl-"
+_RETRIES = b"x-stainless-retry-count"  # of the clients that Stainless makes: OpenAI's, Anthropic's, others'
 _NAMES = ("user", "session", "episode", "group", "at", "no_train")
 _ACKNOWLEDGED = "Got it. Thanks for the context!"  # Qwen Code's, in the model's name, before a person asks
 _BILLING = "x-anthropic-billing-header:"  # Claude Code's first line of a system prompt: new with each request
@@ -31,7 +32,10 @@ _NO = {"0", "false", "no", "off"}
 
 
 class Who(NamedTuple):
-    """What a request says of itself. `session`, `episode` and `group` are "" when it does not say."""
+    """What a request says of itself. `session`, `episode` and `group` are "" when it does not say.
+
+    `retried`: the client sent it again by itself, as the answer had not come in time.
+    """
 
     user: str
     session: str
@@ -39,6 +43,7 @@ class Who(NamedTuple):
     at: int | None
     no_train: bool
     group: str = ""
+    retried: bool = False
 
 
 def attribute(scope: Scope, body: Mapping[str, Any], key_id: str, *, client_clock: bool) -> Who:
@@ -56,7 +61,9 @@ def attribute(scope: Scope, body: Mapping[str, Any], key_id: str, *, client_cloc
             raise invalid(f"not a point in time: {error}", param=said["at"].place) from None
     no_train = "no_train" in names and _flag(*said["no_train"])
     session, episode, group = (names.get(field, "") for field in ("session", "episode", "group"))
-    return Who(user, session, episode, at, no_train, group)
+    retries = header(scope, _RETRIES)
+    retried = retries.isdigit() and bool(retries.strip(b"0"))
+    return Who(user, session, episode, at, no_train, group, retried)
 
 
 def attribute_resource(told: Mapping[str, Any], who: Who) -> Who:

@@ -33,7 +33,7 @@ from stages.gateway.served import Checkpoint
 from stages.gateway.times import now_ms
 from stages.gateway.tools import Answer
 from stages.gateway.turns import defect_of, spans_of
-from stages.records import GROUP, POPULATION, Generation, Sampling
+from stages.records import GROUP, POPULATION, RETRIED, Generation, Sampling
 from stages.spool import SpoolFullError, SpoolWriter, Tokens
 from stages.spool.chains import Ids, Logprobs
 from stages.vault import Vault
@@ -204,6 +204,7 @@ class Recorder:
                 "client": call.client,
                 **({POPULATION: call.key.population} if call.key.population else {}),
                 **({GROUP: own_name(who.group, call.key.id, who.user)} if who.group else {}),
+                **({RETRIED: "1"} if who.retried else {}),
             },
             no_train=who.no_train,
             defect=sampled.defect or defect_of(spans) or find_defect(sampled, tokens),

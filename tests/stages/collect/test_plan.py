@@ -17,7 +17,7 @@ from stages.collect.counted import events_after_horizon, events_left_behind, lef
 from stages.collect.plan import REASONS, Plan, Rules, audit, plan
 from stages.collect.scan import Scan, scan
 from stages.populations import Whose
-from stages.records import Event, Generation, Sampling, Span
+from stages.records import RETRIED, Event, Generation, Sampling, Span
 from stages.spool import codec
 from stages.spool.frames import Frame, Kind
 
@@ -121,13 +121,14 @@ def test_what_is_not_mature_yet_is_read_again() -> None:
 
 
 def test_the_next_request_is_a_message_only_where_it_may_be_read_and_no_client_told_one() -> None:
-    def follow_up(*, told: bool = False, lost: bool = False) -> int:
-        made = [generation("1", "first", 0), generation("2", "next", 1)]
+    def follow_up(*, told: bool = False, lost: bool = False, **fields: Any) -> int:
+        made = [generation("1", "first", 0), generation("2", "next", 1, **fields)]
         found = scanned(made, [event("x", "1", "user_message", 1)] if told else [])
         decided = plan(found, RULES, 10 * HOUR, np.array([False, lost]))
         return int(decided.follow_up[found.episodes.index("first")])
 
     assert (follow_up(), follow_up(told=True), follow_up(lost=True)) == (1, -1, -1)
+    assert follow_up(features={RETRIED: "1"}) == -1, "its client sent it again by itself, after a time-out"
 
 
 def test_a_plain_completion_is_nobodys_next_message_and_has_none() -> None:

@@ -226,6 +226,12 @@ async def test_by_headers_and_by_metadata(tmp_path: Any) -> None:
     assert third.at == third.wall
 
 
+async def test_what_a_clients_library_sent_again_by_itself_is_told(rig: Rig) -> None:
+    for told in (b"0", b"2", b"-1", b"two"):
+        await rig.chat("x", headers={"x-stainless-retry-count": told})
+    assert ["retried" in each.features for each in rig.generations()] == [False, True, False, False]
+
+
 async def test_the_clients_clock_counts_only_where_it_is_told_to(rig: Rig) -> None:
     await rig.chat("x", headers={"x-rtrl-at": "100"})
     (generation,) = rig.generations()
