@@ -19,10 +19,12 @@ from typing import Literal
 
 from cursorbench.builder.candidates import Bounds
 from cursorbench.builder.lock import AUTO, words
-from cursorbench.errors import DependencyDownError, InputMissingError, UsageError
+from cursorbench.errors import DependencyDownError, InputMissingError, IntegrityError, UsageError
 from cursorbench.graders.running import REPORT
+from cursorbench.tasks.venv import locked
 
 TESTS = "{tests}"
+LOCK_HINT = "uv pip compile --generate-hashes"
 RULES = 6  # raised when a rule changes that verdicts hang on
 PYTEST = ("python", "-m", "pytest", "--continue-on-collection-errors", "-q", f"--junitxml={REPORT}", TESTS)
 _DURATION = re.compile(r"(\d+)\s*(d|w|m|y)")
@@ -81,6 +83,7 @@ class Settings:
         Raises:
             UsageError: (exit 2) a value that cannot be, or two that contradict each other.
             InputMissingError: (exit 5) a lock that is not there.
+            IntegrityError: (exit 12) a lock that is none.
         """
         words(self.install)
         _require_told(self)
@@ -91,8 +94,8 @@ class Settings:
             )
         if self.lock is not None and self.install != AUTO:
             raise UsageError("--lock and --install contradict each other", hint="give one of them")
-        if self.lock is not None and not self.lock.is_file():
-            raise InputMissingError(f"there is no lock {self.lock}", hint="uv pip compile --generate-hashes")
+        if self.lock is not None:
+            _require_lock(self.lock)
         if self.environment == "host" and (self.lock is not None or self.install != AUTO):
             raise UsageError(
                 "--environment host takes what is installed", hint="leave out --lock and --install"
@@ -160,6 +163,21 @@ def _require_told(settings: Settings) -> None:
         shlex.split(settings.test_command)
     except ValueError as error:
         raise UsageError(f"--test-command cannot be read: {error}", hint="quote it as for a shell") from error
+
+
+def _require_lock(lock: Path) -> None:
+    """Raise InputMissingError or IntegrityError for a lock that no environment can be made from."""
+    if not lock.is_file():
+        raise InputMissingError(f"there is no lock {lock}", hint=LOCK_HINT)
+    try:
+        text = lock.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise IntegrityError(
+            f"{lock} is no text: {error.reason} at byte {error.start}", hint=LOCK_HINT
+        ) from error
+    if not text.strip():
+        raise IntegrityError(f"{lock} is empty", hint=LOCK_HINT)
+    locked(text, lock)
 
 
 def _work_tree(repo: Path) -> Path:

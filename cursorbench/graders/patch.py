@@ -6,9 +6,15 @@ was applied to (`restoring.py`). Not here: applying it.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 SYMLINK = "120000"
+_PAIRS, _LINES = (
+    900,
+    100_000,
+)  # of files deleted and made that are held against each other; of different lines
 
 
 @dataclass
@@ -42,9 +48,35 @@ def files(patch: str) -> list[FileChange]:
     return found
 
 
-def size(patch: str) -> int:
-    """Lines added plus lines deleted."""
-    return sum(len(one.added) + len(one.deleted) for one in files(patch))
+def size(changes: Sequence[FileChange]) -> int:
+    """Lines added plus lines deleted; of files that moved those that differ, as git counts a rename."""
+    whole = sum(len(one.added) + len(one.deleted) for one in changes)
+    by_path = {one.path: one for one in changes}
+    moves = ((by_path[old], by_path[new]) for old, new in moved(changes).items())
+    return whole - 2 * sum(_alike(Counter(gone.deleted), Counter(made.added)) for gone, made in moves)
+
+
+def moved(changes: Sequence[FileChange]) -> dict[str, str]:
+    """New path by old of the files that a patch without renames deletes in one place and makes in another.
+
+    As git has it by default, half of the larger one's lines are the other's. Of very many files, or lines,
+    none are looked for: a model chooses how many there are.
+    """
+    gone = {one.path: Counter(one.deleted) for one in changes if one.removed and one.deleted}
+    made = {one.path: Counter(one.added) for one in changes if one.created and one.added}
+    if len(gone) * len(made) > _PAIRS or sum(map(len, (*gone.values(), *made.values()))) > _LINES:
+        return {}
+    pairs = ((_alike(gone[old], made[new]), old, new) for old in gone for new in made)
+    near = [(-n, old, new) for n, old, new in pairs if 2 * n >= max(gone[old].total(), made[new].total())]
+    found: dict[str, str] = {}
+    for _, old, new in sorted(near):
+        if old not in found and new not in found.values():
+            found[old] = new
+    return found
+
+
+def _alike(gone: Counter[str], made: Counter[str]) -> int:
+    return (gone & made).total()
 
 
 def _body(change: FileChange, line: str, left: list[int]) -> None:

@@ -66,7 +66,8 @@ def measure(
         SandboxError: no sandbox, or it died.
     """
     changes = [change for change in patch.files(diff) if not _of_tests(change.path)]
-    found = Quality(sum(len(one.added) + len(one.deleted) for one in changes), kept_lines)
+    found = Quality(patch.size(changes), kept_lines)
+    moved = patch.moved(changes)
     before = [change.old or change.path for change in changes if not change.created]
     after = [change.path for change in changes if not change.removed]
     with backend.start(_with_tools(environment), limits) as sandbox:
@@ -76,13 +77,18 @@ def measure(
         except restoring.PatchError:
             return replace(found, note="the diff does not apply")
         lint_after, types_after = _look(sandbox, _python(after))
-    said = replace(found, lint=_new(lint, lint_after), types=_new(types, types_after))
+    said = replace(found, lint=_new(lint, lint_after, moved), types=_new(types, types_after, moved))
     missing = [name for name, value in (("ruff", said.lint), ("mypy", said.types)) if value is None]
     return replace(said, note=f"{' and '.join(missing)} gave nothing" if missing else "")
 
 
-def _new(before: Findings | None, after: Findings | None) -> int | None:
-    return None if before is None or after is None else (after - before).total()
+def _new(before: Findings | None, after: Findings | None, moved: Mapping[str, str]) -> int | None:
+    if before is None or after is None:
+        return None
+    here: Findings = Counter()
+    for (path, text), count in before.items():
+        here[moved.get(path, path), text] += count
+    return (after - here).total()
 
 
 def _look(sandbox: Sandbox, files: Sequence[str]) -> tuple[Findings | None, Findings | None]:
@@ -99,9 +105,16 @@ def _lint(sandbox: Sandbox, files: Sequence[str]) -> Findings | None:
     output = _output(sandbox, [f"{TOOLS}/ruff", "check", *options, "--", *files])
     try:
         rows = json.loads(output)
-        return Counter((row["filename"], f"{row['code']} {_plain(row['message'])}") for row in rows)
-    except (ValueError, TypeError, KeyError):
+        return Counter(
+            (_asked(row["filename"], files), f"{row['code']} {_plain(row['message'])}") for row in rows
+        )
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def _asked(absolute: str, files: Sequence[str]) -> str:
+    """The name by which a file was given that ruff names from the root."""
+    return max((one for one in files if absolute.endswith(f"/{one}")), key=len, default=absolute)
 
 
 def _types(sandbox: Sandbox, files: Sequence[str]) -> Findings | None:

@@ -54,11 +54,22 @@ def test_what_makes_no_task_is_said(tmp_path: Path, capsys: pytest.CaptureFixtur
         (["--repo", ".", "--since", "some day"], 2, "is no date"),
         (["--repo", ".", "--environment", "docker"], 2, "docker"),
         (["--repo", ".", "--python", "9.9"], 2, "--python: '9.9' is no version"),
+        (["--repo", ".", "--lock", "TMP/binary"], 12, "binary is no text"),
+        (["--repo", ".", "--lock", "TMP/empty"], 12, "empty is empty"),
+        (
+            ["--repo", ".", "--lock", "TMP/unlocked"],
+            12,
+            "unlocked: 'pytest' is not NAME==VERSION with a hash",
+        ),
     ],
 )
 def test_what_cannot_be(
     more: list[str], code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff")
+    (tmp_path / "empty").write_bytes(b"\n")
+    (tmp_path / "unlocked").write_bytes(b"pytest\n")
+    more = [word.replace("TMP", f"{tmp_path}") for word in more]
     assert run(["bench", "build", "--out", f"{tmp_path / 'suite'}", *more]) == code
     assert message in capsys.readouterr().err
     assert not (tmp_path / "suite").exists()

@@ -57,7 +57,26 @@ def test_what_git_writes_is_read(tmp_path: Path) -> None:
     assert found["gone.py"].removed
     assert found["moved to.py"].old == "old name.py"
     assert found["bin"].binary
-    assert patch.size(diff(tmp_path / "again", before, after)) == 2 + 2 + 3 + 1 + 2
+    assert patch.size([*found.values()]) == 2 + 2 + 3 + 1 + 2
+
+
+def test_a_move_is_told_without_gits_help() -> None:
+    """What a sandbox changed comes without renames; the change that was kept is counted with them."""
+
+    def gone(path: str, *lines: str) -> patch.FileChange:
+        return patch.FileChange(path, deleted=[*lines], removed=True)
+
+    def made(path: str, *lines: str) -> patch.FileChange:
+        return patch.FileChange(path, added=[*lines], created=True)
+
+    changes = [gone("a", "1", "2", "3", "4"), made("b", "1", "2", "3", "5"), made("c", "1", "9", "9")]
+    assert patch.moved(changes) == {"a": "b"}
+    assert patch.size(changes) == 1 + 1 + 3
+    changes.append(made("d", "1", "2", "3", "4"))
+    assert patch.moved(changes) == {"a": "d"}, "the nearest one"
+    assert patch.moved([gone("a", "1"), made("b", *map(str, range(3)))]) == {}, "under half of the larger one"
+    many = [one for n in range(40) for one in (gone(f"a{n}", "x"), made(f"b{n}", "x"))]
+    assert patch.moved(many) == {}, "of so many none is looked for"
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,13 @@ def test_what_is_added_counts_and_what_moves_does_not(world: World) -> None:
     assert found.lines == 7
 
 
+def test_what_was_found_in_a_file_before_it_moved_is_not_added() -> None:
+    there = Counter({("calc/core.py", "F401 os"): 1})
+    here = Counter({("calc/sums.py", "F401 os"): 2})
+    assert quality._new(there, here, {"calc/core.py": "calc/sums.py"}) == 1
+    assert quality._asked("/work/lib/a.py", ["a.py", "lib/a.py"]) == "lib/a.py"
+
+
 def test_what_is_no_python_is_not_looked_at(world: World) -> None:
     found = measured(world, {"notes.txt": "import os\n"}, kept=0)
     assert (found.lint, found.types, found.lines, found.size_ratio) == (0, 0, 1, None)
