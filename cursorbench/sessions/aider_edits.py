@@ -1,4 +1,4 @@
-"""The edits in an Aider answer: SEARCH/REPLACE blocks, whole files, unified diffs. For `aider`.
+"""The edits in an Aider answer: SEARCH/REPLACE blocks, whole files, unified diffs, patches. For `aider`.
 
 Edits are text in the answer; which of them came into the files is told later by "Applied edit to PATH".
 """
@@ -6,16 +6,19 @@ Edits are text in the answer; which of them came into the files is told later by
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import msgspec
 
+from cursorbench.sessions.calls import changes_of_patch
 from cursorbench.sessions.transcript import Fence
 
 SEARCH = re.compile(r"^<{5,9} (?:SEARCH|ORIGINAL)>?\s*$")
 _MIDDLE = re.compile(r"^={5,9}\s*$")
 REPLACE = re.compile(r"^>{5,9} (?:REPLACE|UPDATED)\s*$")
+_PATCH = "*** Begin Patch"
 _FAILED = re.compile(r"(?:exactly match|to match) lines in (.+?)\s*$")
 
 
@@ -39,8 +42,13 @@ def _edits(lines: Sequence[tuple[int, str]]) -> Iterator[Proposed]:
     name = ""  # the last line that may name the file, and the last file an edit named
     path, at = "", 0
     barren: dict[str, tuple[int, int]] = {}
+    ends = [n for n, (_, line) in enumerate(lines) if line.startswith("*** End Patch")]
     while at < len(lines):
         number, line = lines[at]
+        if line.startswith(_PATCH) and (close := bisect(ends, at)) < len(ends):
+            yield from _of_patch("\n".join(text for _, text in lines[at : ends[close] + 1]), number)
+            name, at = "", ends[close] + 1
+            continue
         if SEARCH.match(line):
             path, name = _name(name) or path, ""
             block, at = _block(lines, at + 1)
@@ -84,10 +92,17 @@ def _end(
 
 
 def _fenced(fence: Fence, text: str, path: str, number: int) -> Iterator[Proposed]:
-    if fence.info == "diff":
+    if text.startswith(_PATCH):
+        yield from _of_patch(text, number)
+    elif fence.info == "diff":
         yield from _of_files(text.split("\n"), number)
     elif path:
         yield Proposed(path, number, after=text)
+
+
+def _of_patch(text: str, number: int) -> Iterator[Proposed]:
+    for one in changes_of_patch(text):
+        yield Proposed(one.path, number, one.before, one.after, one.diff)
 
 
 def _of_files(lines: list[str], number: int) -> Iterator[Proposed]:

@@ -5,8 +5,10 @@ The names are those of `protocol.rs`, `models.rs` and `policy.rs` of openai/code
 
 from __future__ import annotations
 
+import ntpath
+import posixpath
 import re
-from posixpath import join, normpath
+from pathlib import PureWindowsPath
 from typing import Any
 
 from msgspec.structs import replace
@@ -144,9 +146,10 @@ def asked(name: str, table: dict[str, Any], raw: str = "") -> tuple[Change, ...]
 
 def located(changes: tuple[Change, ...], folder: str) -> tuple[Change, ...]:
     """The changes with whole paths, as `patch_apply_end` tells them."""
-    if not folder.startswith("/"):
+    if not folder.startswith("/") and not PureWindowsPath(folder).is_absolute():
         return changes
-    return tuple(replace(one, path=normpath(join(folder, one.path))) for one in changes)
+    paths = posixpath if folder.startswith("/") else ntpath
+    return tuple(replace(one, path=paths.normpath(paths.join(folder, one.path))) for one in changes)
 
 
 def changed(changes: object) -> tuple[Change, ...]:

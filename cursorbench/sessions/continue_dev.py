@@ -11,12 +11,12 @@ ids here are digests of what both events repeat.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from cursorbench.sessions import spoken
 from cursorbench.sessions.calls import arguments_of
+from cursorbench.sessions.continue_answers import answer_id, digest, shown_id, words_of
 from cursorbench.sessions.continue_prompt import context, last_message, path_of
 from cursorbench.sessions.items import (
     AgentTurn,
@@ -123,13 +123,6 @@ def _model(event: dict[str, Any]) -> str:
     return first_text(event, "modelName", "modelTitle", "model")
 
 
-def _digest(*parts: str) -> str:
-    """An id for what has none; "" when all parts are empty, as at level noCode."""
-    if not any(parts):
-        return ""
-    return blake2b("\0".join(parts).encode(errors="replace"), digest_size=12).hexdigest()
-
-
 def _completion(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[Read]:
     """autocomplete and nextEditOutcome: logged when accepted, or ten seconds after being shown."""
     one, accepted = text_of(event.get("completionId")), event.get("accepted")
@@ -154,16 +147,15 @@ def _completion(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[Rea
 def _chat(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[Read]:
     session, at = text_of(event.get("sessionId")), _at(event)
     prompt, answer = text_of(event.get("prompt")), text_of(event.get("completion"))
-    one = _digest(session, prompt, answer)
+    one = digest(session, prompt, answer)
     if not seen.first(session, f"chat:{one}:{at}" if one else ""):
         return
     yield from opening(seen, session, place, at, agent="continue")
     role, text = last_message(prompt)
-    if role == "user" and text and seen.first(session, f"prompt:{_digest(prompt)}"):
+    if role == "user" and text and seen.first(session, f"prompt:{digest(prompt)}"):
         yield from _asked(text, session=session, at=at, place=place)
-    yield AgentTurn(
-        session=session, id=_answer(session, answer), at=at, place=place, text=answer, model=_model(event)
-    )
+    own: dict[str, Any] = {"id": answer_id(session, answer), "span": shown_id(answer), "model": _model(event)}
+    yield AgentTurn(session=session, at=at, place=place, text=words_of(answer), **own)
 
 
 def _asked(text: str, *, id: str = "", **own: Any) -> Iterator[Read]:
@@ -174,16 +166,12 @@ def _asked(text: str, *, id: str = "", **own: Any) -> Iterator[Read]:
     yield from spoken.turns(text[start:].strip() if start else text, id=id, **own)
 
 
-def _answer(session: str, completion: str) -> str:
-    return _digest(session, completion) if completion else ""
-
-
 def _thumb(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[Read]:
     value, session = event.get("feedback"), text_of(event.get("sessionId"))
     if not isinstance(value, bool):
         yield Quarantined(place, "feedback without a verdict")
         return
-    target, at = _answer(session, text_of(event.get("completion"))), _at(event)
+    target, at = answer_id(session, text_of(event.get("completion"))), _at(event)
     if seen.first(session, f"thumb:{target}:{value}:{at}" if target or at else ""):
         yield from opening(seen, session, place, at, agent="continue")
         yield Feedback(session=session, at=at, place=place, target=target, name="thumb", value=value)
@@ -197,6 +185,7 @@ def _edit_asked(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[Rea
         return
     if not seen.first("continue", f"asked:{one}:{at}" if one else ""):
         return
+    seen.first("continue", f"edit:{one}")
     yield from _asked(text, session="", id=one, at=at, place=place)
     yield AgentTurn(session="", id=one, at=at, place=place, text=after, model=_model(event))
     yield Edit(session="", id=one, at=at, place=place, path=path, status="proposed", answer=one)
@@ -208,10 +197,12 @@ def _edit_decided(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[R
         yield Quarantined(place, "an edit without an outcome" if path else "an edit without a file")
         return
     one = answer = _edit_id(event)
-    if not seen.first("continue", f"decided:{one}:{at}:{_digest(*_code(event))}" if one else ""):
+    if not seen.knows("continue", f"edit:{one}"):  # an agent's, in a chat
+        answer = shown_id(text_of(event.get("completion")))
+    if not seen.first("continue", f"decided:{one}:{at}:{digest(*_code(event))}" if one else ""):
         return
     if not seen.first("continue", f"decided:{one}" if one else ""):
-        one = _digest(one, *_code(event))  # one answer of an agent may edit a file several times
+        one = digest(one, *_code(event))  # one answer of an agent may edit a file several times
     before, after = event.get("previousCode"), event.get("newCode")
     yield Edit(
         session="",
@@ -232,7 +223,7 @@ def _code(event: dict[str, Any]) -> tuple[str, str]:
 
 def _edit_id(event: dict[str, Any]) -> str:
     texts = [text_of(event.get(name)) for name in ("prompt", "completion")]
-    return _digest(text_of(event.get("filepath")), *texts) if any(texts) else ""
+    return digest(text_of(event.get("filepath")), *texts) if any(texts) else ""
 
 
 def _quick_edit(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[Read]:

@@ -26,7 +26,7 @@ from cursorbench.sessions.items import (
     ToolUse,
     UserTurn,
 )
-from cursorbench.sessions.opencode_forks import Copies
+from cursorbench.sessions.opencode_forks import Copies, keyed
 from cursorbench.sessions.opencode_shell import messages_of as own_commands
 from cursorbench.sessions.opencode_v2 import info_of, messages_of
 from cursorbench.sessions.reading import json_document, list_of, milliseconds, table_of, text_of
@@ -190,10 +190,9 @@ class _Session:
                 elif turn is not None:
                     yield f"{number}", turn
             elif kind == "tool":
-                state = table_of(part.get("state"))
-                for place, item in enumerate(self._tool(info, part, where, told)):
+                for key, item in keyed(self._tool(info, part, where, told), table_of(part.get("state"))):
                     cut = cut or (isinstance(item, ToolEnd) and item.outcome == "interrupted")
-                    yield f"{number} {place} {text_of(state.get('status'))}", item
+                    yield f"{number} {key}", item
             elif kind == "patch":
                 for place, item in enumerate(self._patch(part, where, told)):
                     yield f"{number} {place}", item

@@ -1,4 +1,6 @@
-"""Messages that OpenCode copied into a fork: told once, by whichever session is read first.
+"""What OpenCode writes again: messages that it copied into a fork, and calls of an earlier export.
+
+A fork's are told once, by whichever session is read first.
 
 `Session.fork` (packages/opencode/src/session) writes a session's messages again under new ids, with their own
 times: they are older than the session they stand in. Calls keep their ids.
@@ -6,10 +8,11 @@ times: they are older than the session they stand in. Calls keep their ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any
 
+from cursorbench.sessions.items import Read, ToolEnd
 from cursorbench.sessions.reading import table_of, text_of
 from cursorbench.sessions.seen import Seen
 
@@ -51,3 +54,15 @@ def _marks(parts: list[Any]) -> Iterator[str]:
             text := text_of(part.get("text")) or text_of(part.get("prompt"))
         ):
             yield f"{kind} {text}"
+
+
+def keyed(items: Iterable[Read], state: dict[str, Any]) -> Iterator[tuple[str, Read]]:
+    """A call's items, each with what it is known by in a later export: that it was asked for is told once.
+
+    A call that is still being written has no arguments yet.
+    """
+    status, ended = text_of(state.get("status")), False
+    written = status not in ("pending", "streaming")
+    for place, item in enumerate(items):
+        ended = ended or isinstance(item, ToolEnd)
+        yield f"{place} {'' if written and not ended else status}", item

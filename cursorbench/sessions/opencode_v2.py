@@ -83,12 +83,14 @@ def _part(part: dict[str, Any], own: str) -> dict[str, Any]:
     if len(changed) == 1 and "diff" not in metadata:
         metadata = {**metadata, "diff": changed[0].get("patch")}
     times = {"start": time.get("ran", time.get("created")), "end": time.get("completed")}
-    told = {
+    told: dict[str, Any] = {
         "output": "\n".join(filter(None, texts)),
         "error": _error(part),
         "metadata": metadata,
         "time": times,
     }
+    if state.get("status") == "streaming":
+        told["input"] = None  # as far as they were written
     return {
         "type": "tool",
         "tool": part.get("name"),

@@ -31,8 +31,8 @@ _RESULT_PATH = re.compile(
     r"^(?:The file (.+?) has been (?:updated|created)|File created successfully at: (.+?)(?: \(|$))"
 )
 _REJECTED = re.compile(  # at the very beginning, as files that a tool read may quote these words
-    r"\s*(?:(?:<tool_use_error>|Error: )?The user doesn't want to (?:proceed with this tool|take this action)"
-    r"|[\w ]{0,60}\b(?:rejected|denied) by (?:the )?user|(?:Error: )?User rejected)"
+    r"\s*(?:<tool_use_error>|Error: )?(?:The user doesn't want to (?:proceed with this tool|take this action)"
+    r"|[\w ]{0,60}\b(?:rejected|denied) by (?:the )?user|User rejected)"
 )
 _REASON = re.compile(r"the user said:\s*\n(.*)", re.DOTALL)
 _FAILED = re.compile(

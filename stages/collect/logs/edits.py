@@ -77,8 +77,8 @@ class KeptEdits:
                 return
             texts = item.before, item.after, item.diff
             kept = _Kept(
-                event, path, session.at or None, episode, session.name,
-                session.id, len(self._commits[session.name]), self._spill.add(msgspec.msgpack.encode(texts)),
+                event, path, item.at or session.at or None, episode, session.name, session.id,
+                len(self._commits[session.name]), self._spill.add(msgspec.msgpack.encode(texts)),
                 sum(len(text) for text in texts if text is not None), session.kind in ZONELESS,
             )  # fmt: skip
             self._places[place].append(len(self._kept))

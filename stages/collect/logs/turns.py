@@ -205,9 +205,9 @@ class Turns:
         if (answer := self._answers.of_edit(session, item)) is None:
             self.counts[f"unanswered:{told[0]}"] += 1
             return
-        _, generation, episode = answer
-        before = session.events
-        yield from self._event(session, *told, generation, episode)
+        at, session = session.at, self._sessions.get(answer.session, session)  # it may be another one's
+        before, (_, generation, episode) = session.events, answer
+        yield from self._event(session, *told, generation, episode, at=at)
         if self._edits is not None and session.events > before:
             event = f"{session.name}!{session.events}"
             self._edits.add(session, item, event, episode or (session.open.id if session.open else ""))

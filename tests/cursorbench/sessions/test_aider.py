@@ -161,6 +161,19 @@ def test_a_block_of_diffs_of_several_files(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("fence", ["", "```"])
+def test_a_patch(tmp_path: Path, fence: str) -> None:
+    """Aider's edit format `patch`; its edits were known by name only."""
+    patch = "*** Begin Patch\n*** Add File: n.py\n+```\n*** Update File: a.py\n@@\n-a\n+b\n*** End Patch"
+    text = START + ABOUT + "\n" + typed("x") + f"\nHere:\n\n{fence}\n{patch}\n{fence}\n\n"
+    text += "> Applied edit to a.py  \n> Applied edit to n.py  \n"
+    found = [item for item in items(tmp_path, text) if isinstance(item, Edit)]
+    assert [(e.path, e.status, e.after, e.diff) for e in found] == [
+        ("a.py", "applied", None, "@@\n-a\n+b\n"),
+        ("n.py", "applied", "```\n", None),
+    ]
+
+
 def test_who_wrote_a_message(tmp_path: Path) -> None:
     turns = [
         ("do", ""),

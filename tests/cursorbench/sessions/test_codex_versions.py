@@ -257,6 +257,23 @@ def test_what_is_put_into_a_thread_from_outside_is_no_tools_result(path: Path) -
     assert brief(found)[1:] == [("user", task, "sub_agent"), ("user", "the oven is hot", "meta")]
 
 
+def test_a_change_has_one_path_on_windows(path: Path) -> None:
+    """What a patch asks for was told by its relative path, and what was applied by its whole one."""
+    changes = {"C:\\w\\src\\a.py": {"type": "update", "unified_diff": DIFF, "move_path": None}}
+    patch = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-red\n+blue\n*** End Patch"
+    found = read(
+        path,
+        line("session_meta", id=SESSION, cwd="C:\\w"),
+        item("custom_tool_call", 1, name="apply_patch", call_id="c1", input=patch),
+        event("patch_apply_end", 2, call_id="c1", success=True, changes=changes),
+    )
+    edits = [one for one in found if isinstance(one, Edit)]
+    assert [(one.path, one.status) for one in edits] == [
+        ("C:\\w\\src\\a.py", "proposed"),
+        ("C:\\w\\src\\a.py", "applied"),
+    ]
+
+
 def letter(kind: str, words: str, *, sealed: str = "", recipient: str = "/root/cook") -> dict[str, Any]:
     """An item that an agent got from another one, as Codex 0.144 and later write it."""
     header = f"Message Type: {kind}\nTask name: {recipient}\nSender: /root\nPayload:\n{words}"

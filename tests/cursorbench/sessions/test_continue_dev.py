@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cursorbench.sessions import continue_dev
+from cursorbench.sessions.continue_answers import words_of
 from cursorbench.sessions.items import (
     AgentTurn,
     Completion,
@@ -103,11 +104,13 @@ def test_a_chat_with_a_tool_call_and_a_thumb(path: Path) -> None:
     )
     places = [Place(str(path), n) for n in range(1, 5)]
     answers = [one.id for one in items if isinstance(one, AgentTurn)]
+    first_shown, second_shown = (one.span for one in items if isinstance(one, AgentTurn))
+    said: dict[str, Any] = {"session": "s", "at": AT, "model": "m"}
     assert items == [
         SessionStart(session="s", at=AT, place=places[0], agent="continue"),
         UserTurn(session="s", at=AT, place=places[0], text="rename f"),
-        AgentTurn(session="s", id=answers[0], at=AT, place=places[0], text="on it", model="m"),
-        AgentTurn(session="s", id=answers[1], at=AT, place=places[1], text="done", model="m"),
+        AgentTurn(**said, id=answers[0], span=first_shown, place=places[0], text="on it"),
+        AgentTurn(**said, id=answers[1], span=second_shown, place=places[1], text="done"),
         Feedback(session="s", at=AT, place=places[2], target=answers[1], name="thumb", value=False),
         Quarantined(places[3], "feedback without a verdict"),
     ]
@@ -154,14 +157,37 @@ def test_the_second_edit_of_an_answer_names_it_and_one_without_texts_names_none(
     asked = {"prompt": "shorter", "completion": "after", "filepath": "a.py", "accepted": True}
     items = read(
         path,
+        event("editInteraction", **asked),
         event("editOutcome", **asked, previousCode="1", newCode="2"),
         event("editOutcome", **asked, previousCode="3", newCode="4"),
         event("editOutcome", filepath="a.py", accepted=False),  # at level noCode
     )
-    first, second, bare = (item for item in items if isinstance(item, Edit))
+    _, first, second, bare = (item for item in items if isinstance(item, Edit))
     assert first.answer == second.answer == first.id
     assert second.id not in ("", first.id)
     assert (bare.id, bare.answer) == ("", "?")
+
+
+def test_an_edit_of_an_agents_names_the_answer_of_the_chat(path: Path) -> None:
+    """What Continue logs of a streamed answer: pieces with a header each, and calls behind the words."""
+    pieces = ["I fix", " a.py.\n", "", "\nedit()", '\nundefined({"path":)', '\nundefined("a.py"})', ""]
+    completion = "".join(f"<assistant>\n{piece}\n\n" for piece in pieces)
+    outcome = {"prompt": "fix it", "filepath": "a.py", "accepted": False, "previousCode": "1", "newCode": "2"}
+    items = read(
+        path,
+        event("chatInteraction", sessionId="s", prompt="<user>\nfix it\n\n", completion=completion),
+        event("editOutcome", **outcome, completion="I fix a.py.\n"),
+        event("editOutcome", **outcome, completion=""),  # nothing but a call: of which answer is not told
+        event("chatFeedback", sessionId="s", completion=completion, feedback=True),
+    )
+    (turn,) = (one for one in items if isinstance(one, AgentTurn))
+    first, second = (one for one in items if isinstance(one, Edit))
+    (thumb,) = (one for one in items if isinstance(one, Feedback))
+    assert turn.text == "I fix a.py.\n"
+    assert (first.answer, second.answer, first.status) == (turn.span, "?", "rejected")
+    assert thumb.target == turn.id
+    plain = "<assistant>\nUse\n\n<assistant>\n\nf()\n\n"
+    assert words_of(plain) == "Use\nf()"
 
 
 def test_quick_edits_of_the_first_version(tmp_path: Path) -> None:

@@ -254,6 +254,7 @@ def test_later_exports_add_what_is_new_and_hidden_ids_are_none(path: Path) -> No
     found = read(path, *ended, seen=seen)
     assert [one.text for one in found if isinstance(one, UserTurn)] == ["b"]
     assert [one.outcome for one in found if isinstance(one, ToolEnd)] == ["ok"]
+    assert not [one for one in found if isinstance(one, ToolUse)]
 
 
 def test_what_cannot_be_read_is_quarantined(path: Path) -> None:

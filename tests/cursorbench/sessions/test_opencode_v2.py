@@ -111,6 +111,12 @@ def test_turns_calls_and_an_applied_edit(path: Path) -> None:
     assert not [one for one in found if isinstance(one, Quarantined)]
 
 
+def test_a_call_that_is_still_being_written_is_no_broken_one(path: Path) -> None:
+    found = read(path, message("user", 1, text="go"), agent(2, tool("edit", "c", "streaming", input='{"pa')))
+    uses = [(one.id, one.arguments, one.invalid) for one in found if isinstance(one, ToolUse)]
+    assert uses == [("c", "", "")]
+
+
 @pytest.mark.parametrize(
     ("words", "outcome", "stops"),
     [

@@ -152,10 +152,11 @@ def test_how_commands_ended(tmp_path: Path) -> None:
         + tool("list_dir", "Output: Encountered error in step execution: no such folder", "read")
         + tool("Read", block("a tool call that is\nrejected by user"), "read")
         + tool("Read", block("     1\u2192The user doesn't want to proceed with this tool use."), "read")
-        + tool("run", block("what is logged:\nError: none"), "shell"),
+        + tool("run", block("what is logged:\nError: none"), "shell")
+        + tool("run", "Output (error): Error: Tool call rejected by the user", "shell"),
     )
     ends = [one.outcome for one in found if isinstance(one, ToolEnd)]
-    assert ends == ["ok", "error", "error", "error", "ok", "ok", "ok"]
+    assert ends == ["ok", "error", "error", "error", "ok", "ok", "ok", "rejected"]
 
 
 def test_indented_code_is_no_mark_of_cursors(tmp_path: Path) -> None:

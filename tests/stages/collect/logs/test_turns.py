@@ -241,13 +241,20 @@ def test_every_generation_comes_before_the_events_about_it() -> None:
         user("x"), use("c1"), edit("c1", "applied", before="", after="b"), end("c1"), agent("a"), user("y"),
         agent("b"), edit("c1", "undone"),
     )  # fmt: skip
+    chat = said.AgentTurn(session="17", place=PLACE, at=1, text="a", id="a1", span="a2")
+    outcome = said.Edit(session="", place=PLACE, at=2, path="a.py", status="applied", id="e", answer="a2")
+    later = said.AgentTurn(session="17", place=PLACE, at=9, text="b", id="b1")
+    others, _ = told(user("x"), agent("z"), chat, later, outcome)  # of an answer that goes on
+    (applied,) = (one for one in others if isinstance(one, Happened))
+    assert (applied.event.at, applied.event.id) == (2, "claude-code:17!1")
+    records += others
     known: set[str] = set()
     for record in records:
         if isinstance(record, Sampled):
             known.add(record.generation.id)
         else:
             assert record.event.generation_id in known
-    assert len(known) == 3
+    assert len(known) == 4
 
 
 def test_a_name_made_of_words_becomes_a_pseudonym_and_an_id_stays() -> None:
