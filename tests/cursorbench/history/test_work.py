@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cursorbench.history import matching
+from cursorbench.history.branch import Changed
 from cursorbench.history.changes import Units, units_of
 from cursorbench.history.recent import Recent
 from cursorbench.history.repository import Repository
@@ -116,6 +117,25 @@ def test_a_short_change_is_compared_with_the_commits_at_its_lines(
     found = git.follow(*changes)
     assert [one.kept["head"] for one in found] == [Kept(hunks=1, hunks_kept=1)] * 10
     assert (found[-1].commit, len(asked)) == (last, 11)  # the first commit has all lines
+
+
+def test_of_a_named_commit_only_files_with_the_changes_lines_are_looked_at(
+    git: Git, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them were for every change that names it: minutes where it has all of a project."""
+    files = {f"f{n}.py": text(f"first_value_of_{n} = 1", f"other_value_of_{n} = 2") for n in range(40)}
+    sha = git.commit(0, files)
+    changes = [change("", lines, f"/tmp/{name}.new", commits=(sha,)) for name, lines in files.items()]
+    asked = []
+    score = matching.Matcher._score
+
+    def counted(self: matching.Matcher, units: Units, file: Changed) -> float:
+        asked.append(file.path)
+        return score(self, units, file)
+
+    monkeypatch.setattr(matching.Matcher, "_score", counted)
+    assert [one.path for one in git.follow(*changes)] == list(files)
+    assert len(asked) == 40
 
 
 def test_files_of_many_lines_are_compared_in_time_that_grows_with_their_lines() -> None:
