@@ -13,12 +13,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from cursorbench.errors import UsageError
-from cursorbench.history.branch import Branch, branch_of
+from cursorbench.history.branch import Branch, Changed, branch_of
 from cursorbench.history.changes import HEAD, HORIZONS, Change, Survival, Units, units_of
 from cursorbench.history.matching import WINDOW, Claims, Match, Matcher
 from cursorbench.history.repository import Repository
 from cursorbench.history.standing import standing
-from cursorbench.history.superseding import supersede
+from cursorbench.history.superseding import Taken, supersede
 from cursorbench.history.tracked import Tracked, suffix_of
 from cursorbench.sessions.lines import Kept
 
@@ -26,6 +26,7 @@ __all__ = ["HEAD", "HORIZONS", "Change", "Repository", "Survival", "follow", "fo
 
 _HEX = re.compile(r"[0-9a-f]{4,64}")
 _UNREAD = "git has no text of its file here: data, over 4 MiB, of LFS, or not in this clone"
+_SUPERSEDED = "superseded by later changes of the session"
 _NOT_AS_TOLD = "its short lines are not in the commit as the log has them"
 _NO_TEXT = "the log has no text of the change (of a notebook its cell's alone), or it changes nothing"
 
@@ -70,7 +71,7 @@ def follow_all(
         tracked = Tracked(repository, lines, {suffix_of(one.change.path) for one in units})
         matcher = Matcher(branch, tracked, units, claims)
         matches = matcher.match(units)
-        supersede(units, [match is not None for match in matches])
+        supersede(units, [match and _taken(match.file, tracked) for match in matches])
         matcher.again(units, matches)
         yield (
             changes,
@@ -79,6 +80,10 @@ def follow_all(
                 for one, match in zip(units, matches, strict=True)
             ],
         )
+
+
+def _taken(file: Changed, tracked: Tracked) -> Taken:
+    return Taken((file.commit, file.path), (tracked.gained(file), tracked.lost(file)))
 
 
 def text_at(repository: Repository, survival: Survival, path: str, horizon: str, head: str = "HEAD") -> str:
@@ -105,7 +110,7 @@ def _followed(units: Units, match: Match, branch: Branch, tracked: Tracked) -> S
     since = branch.times[file.commit]
     kept, reason = {}, ""
     if not units.lines and not (units.short and units.pieces):
-        reason = "superseded by later changes of the session" if units.superseded else _NO_TEXT
+        reason = _SUPERSEDED if units.superseded else _NO_TEXT
     else:
         for horizon in (*HORIZONS, HEAD):
             if commit := _commit_at(branch, file.commit, since, horizon):
@@ -141,7 +146,7 @@ def _not_taken(units: Units, matcher: Matcher, tracked: Tracked, ours: bool) -> 
     size = _size(units, branch, tracked, since)
     kept = {}
     if units.whole and not size.units:
-        reason = _NO_TEXT
+        reason = _SUPERSEDED if units.superseded else _NO_TEXT
     elif not (reason := _unknown(units, matcher, ours, gone, made is not None, since)):
         reason = "its commit is not in the history: undone" if gone else "no commit took it"
         reason = "undone, as the log tells" if change.undone else reason
@@ -176,7 +181,7 @@ def _unknown(units: Units, matcher: Matcher, ours: bool, gone: str, made: bool, 
     """
     branch, name = matcher.branch, units.change.path.replace("\\", "/").rpartition("/")[2]
     if not units.pieces or not (units.lines or units.short):
-        reason = "superseded by later changes of the session" if units.superseded else _NO_TEXT
+        reason = _SUPERSEDED if units.superseded else _NO_TEXT
     elif units.change.undone:
         reason = ""
     elif made and (where := branch.elsewhere(gone)):

@@ -16,14 +16,13 @@ so that an undone change is not found in the next attempt's commit.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from cursorbench.history.branch import Branch, Changed
 from cursorbench.history.changes import How, Units
-from cursorbench.history.repository import NOTES
+from cursorbench.history.saying import by_note, by_trailer
 from cursorbench.history.standing import MOVED, taken_by_hunks, taken_whole, weight
 from cursorbench.history.touched import Touched, lines_of
 from cursorbench.history.tracked import Tracked
@@ -36,8 +35,6 @@ WINDOW = 30 * 86_400_000  # ms after a change in which a commit can have taken i
 
 _NONE: Counter[str] = Counter()
 _ANY = 1e-9  # a share above nothing
-_TRAILER = re.compile(r"^[A-Za-z][A-Za-z0-9-]{1,60}: *(\S.{0,300})$", re.MULTILINE)
-_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_:-]{5,}")
 
 
 class Match(NamedTuple):
@@ -64,6 +61,7 @@ class Matcher:
         self.tracked = tracked
         self._gained: dict[_Place, dict[Changed, tuple[Counter[str], Counter[str]]]] = {}
         self._index: dict[str, dict[str, set[Changed]]] = {}
+        self._files: dict[str, dict[str, set[Changed]]] = {}  # of a commit, by base name and by line
         self._touched: dict[str, Touched] = {}
         self._short_lines: dict[str, set[str]] = defaultdict(set)
         self._windows: dict[str, tuple[float, float]] = {}  # of all changes of files of one name
@@ -74,8 +72,8 @@ class Matcher:
             if units.short:
                 self._short_lines[name].update(lines_of(units))
         names = {name for units in changes for name in _names(units)}
-        self._trailers = _by_trailer(branch, names)
-        self._notes = _by_note(branch, names) if names else {}
+        self._trailers = by_trailer(branch, names)
+        self._notes = by_note(branch, names) if names else {}
 
     def match(self, changes: Sequence[Units]) -> list[Match | None]:
         """The commit of each change, or None."""
@@ -143,13 +141,27 @@ class Matcher:
         """The file of these commits that has most of a change: one of its name, or one with its lines."""
         scored = []
         for commit in dict.fromkeys(commits):
-            for told in self.branch.changed(commit):
+            for told in self._of_commit(units, commit):
                 near = _near(units.change.path, told.path)
                 for file in self.branch.within(told) if near else (told,):
                     score = self._score(units, file)
                     if score >= least and (score > 0 or near):
                         scored.append((score, near, self.branch.order[commit], bool(file.old), file))
         return max(scored, key=lambda one: one[:4])[4] if scored else None
+
+    def _of_commit(self, units: Units, commit: str) -> Iterable[Changed]:
+        """The files of a commit that have the change's name, or one of its lines: it may have thousands."""
+        if units.short:
+            return self.branch.changed(commit)
+        if commit not in self._files:
+            found: dict[str, set[Changed]] = defaultdict(set)
+            for file in self.branch.changed(commit):
+                for line in (_base(file.path), *self.tracked.gained(file), *self.tracked.lost(file)):
+                    found[line].add(file)
+            self._files[commit] = found
+        wanted = (_base(units.change.path), *units.added, *units.deleted)
+        files = set[Changed]().union(*(self._files[commit].get(line, ()) for line in wanted))
+        return sorted(files, key=lambda file: file.path)  # as git has them: of equal ones the first
 
     def _by_content(self, units: Units) -> Changed | None:
         change, name = units.change, _base(units.change.path)
@@ -247,35 +259,6 @@ def _names(units: Units) -> list[str]:
     """What a trailer or a note may name a change by."""
     change = units.change
     return [name for name in (*change.commits, change.session, change.log_session) if len(name) >= 6]
-
-
-def _by_trailer(branch: Branch, names: set[str]) -> dict[str, list[str]]:
-    """The commits whose trailers have one of these names."""
-    found: dict[str, list[str]] = defaultdict(list)
-    if not names:
-        return found
-    for entry in branch.repository.tokens("log", "-z", "--format=%H%n%(trailers:only,unfold)", branch.head):
-        commit, _, trailers = entry.strip("\n").partition("\n")
-        for value in _TRAILER.findall(trailers):
-            for name in {value.strip(), *_TOKEN.findall(value)} & names:
-                found[name].append(commit)
-    return found
-
-
-def _by_note(branch: Branch, names: set[str]) -> dict[str, list[str]]:
-    """The commits whose git-ai note has one of these names."""
-    found: dict[str, list[str]] = defaultdict(list)
-    repository = branch.repository
-    try:
-        notes = repository.git("notes", "--ref", NOTES, "list")
-    except OSError:
-        return found
-    for line in notes.splitlines():
-        note, _, commit = line.partition(" ")
-        if commit in branch:
-            for name in set(_TOKEN.findall(repository.text(note))) & names:
-                found[name].append(commit)
-    return found
 
 
 def _base(path: str) -> str:

@@ -1,13 +1,15 @@
 """Lines that a later change of the same session replaced: they count in neither, rewritten is not lost.
 
 A later change supersedes only when a commit of the branch took it, or none took the earlier one either: the
-rewrite that was itself undone has not replaced anything.
+rewrite that was itself undone has not replaced anything. Or when the commit that took the earlier one has the
+line as the later one left it: no commit shows by itself what an agent takes back of its own before it.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from cursorbench.history.changes import Piece, Units
 from cursorbench.sessions.blocks import alike_ends, joined, occurrences
@@ -15,18 +17,26 @@ from cursorbench.sessions.blocks import alike_ends, joined, occurrences
 _Having = dict[str, set[tuple[int, Piece]]]  # by line: hunks, and whose they are
 
 
-def supersede(changes: Sequence[Units], taken: Sequence[bool]) -> None:
-    """Take superseded lines out of `added` and `deleted`, within each session and file, in order of time."""
+class Taken(NamedTuple):
+    """The file of the commit that took a change: commit and path, recognisable lines added and taken out."""
+
+    place: tuple[str, str]
+    lines: tuple[Counter[str], Counter[str]]
+
+
+def supersede(changes: Sequence[Units], taken: Sequence[Taken | None]) -> None:
+    """Take superseded lines out of `added` and `deleted`, within each session and file, in order of time.
+
+    Args:
+        taken: by what each change was taken; None where no commit did.
+    """
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for n, units in enumerate(changes):
         if units.change.session and units.pieces:
             groups[units.change.session, units.change.path].append(n)
     for members in groups.values():
         if len(members) > 1:
-            _group(
-                [changes[n] for n in _in_time(changes, members)],
-                [taken[n] for n in _in_time(changes, members)],
-            )
+            _group([(changes[n], taken[n]) for n in _in_time(changes, members)])
 
 
 def _in_time(changes: Sequence[Units], members: list[int]) -> list[int]:
@@ -36,39 +46,82 @@ def _in_time(changes: Sequence[Units], members: list[int]) -> list[int]:
     return sorted(members, key=lambda n: changes[n].change.at or 0)
 
 
-def _group(changes: Sequence[Units], taken: Sequence[bool]) -> None:
-    added: dict[str, list[int]] = defaultdict(list)  # by which changes, not superseded so far
-    deleted: dict[str, list[int]] = defaultdict(list)
-    short = _Short()
-    for n, units in enumerate(changes):
-        drop_added: Counter[str] = Counter()
-        drop_deleted: Counter[str] = Counter()
-        sides = ((units.deleted, added, drop_deleted), (units.added, deleted, drop_added))
-        for lines, earlier, own in sides:
-            for line in lines.elements():
-                if earlier[line] and (taken[n] or not taken[earlier[line][-1]]):
-                    other = changes[earlier[line].pop()]
-                    of = other.added if earlier is added else other.deleted
-                    of[line] -= 1  # not a difference of all its lines: a file may have a million
-                    other.superseded += 1
-                    own[line] += 1
-        units.deleted = units.deleted - drop_deleted
-        units.added = units.added - drop_added
-        units.superseded += drop_deleted.total() + drop_added.total()
-        for line in units.added.elements():
-            added[line].append(n)
-        for line in units.deleted.elements():
-            deleted[line].append(n)
-        for m, hunk in short.rewritten(units.pieces):
-            if taken[n] or not taken[m]:
-                other, left = changes[m], tuple(one for one in changes[m].hunks if one != hunk)
+_Group = Sequence[tuple[Units, Taken | None]]
+
+
+def _group(group: _Group) -> None:
+    added, deleted, short = _Lines(group, 0), _Lines(group, 1), _Short()
+    for n, (units, _) in enumerate(group):
+        gone = Counter(line for line in units.deleted.elements() if added.drop(n, line))
+        back = Counter(line for line in units.added.elements() if deleted.drop(n, line))
+        units.deleted, units.added = units.deleted - gone, units.added - back
+        units.superseded += gone.total() + back.total()
+        if units.whole:  # there is nothing of the file that it did not write
+            added.drop_all(n)
+        added.add(n)
+        deleted.add(n)
+        for m, hunk in short.every() if units.whole else short.rewritten(units.pieces):
+            if _replaces(group, n, m):
+                other, left = group[m][0], tuple(one for one in group[m][0].hunks if one != hunk)
                 other.superseded += len(other.hunks) - len(left)
                 other.hunks = other.pieces = left
                 short.drop(m, hunk)
         for hunk in units.hunks:
             short.add(n, hunk)
-    for units in changes:
+    for units, _ in group:
         units.added, units.deleted = +units.added, +units.deleted
+
+
+def _replaces(group: _Group, n: int, m: int) -> bool:
+    """Whether all that a change rewrote of an earlier one is replaced, whatever that one's commit has."""
+    (later, by), (earlier, commit) = group[n], group[m]
+    if later.change.undone:
+        return earlier.change.undone
+    return by is not None or commit is None
+
+
+class _Lines:
+    """The lines that changes added (side 0) or deleted (1) and that are not superseded so far."""
+
+    def __init__(self, group: _Group, side: int) -> None:
+        self._group, self._side = group, side
+        self._whose: dict[str, list[int]] = defaultdict(list)
+        self._taken: Counter[tuple[tuple[str, str], str]] = Counter()  # that one file of a commit should have
+
+    def _of(self, n: int) -> Counter[str]:
+        units = self._group[n][0]
+        return units.deleted if self._side else units.added
+
+    def add(self, n: int) -> None:
+        """A change's."""
+        commit = self._group[n][1]
+        for line in self._of(n).elements():
+            self._whose[line].append(n)
+            if commit:
+                self._taken[commit.place, line] += 1
+
+    def drop(self, n: int, line: str) -> bool:
+        """Whether a change with the line on its other side, or the whole file, supersedes the last one."""
+        if not self._whose.get(line):
+            return False
+        m = self._whose[line][-1]
+        commit = self._group[m][1]
+        replaced = _replaces(self._group, n, m)
+        if commit and not replaced and not self._group[n][0].change.undone:
+            replaced = self._taken[commit.place, line] > commit.lines[self._side][line]
+        if replaced:
+            self._whose[line].pop()
+            self._of(m)[line] -= 1  # not a difference of all its lines: a file may have a million
+            self._group[m][0].superseded += 1
+            if commit:
+                self._taken[commit.place, line] -= 1
+        return replaced
+
+    def drop_all(self, n: int) -> None:
+        """All lines that a change which wrote the whole file supersedes."""
+        for line in list(self._whose):
+            while self.drop(n, line):
+                pass
 
 
 class _Short:
@@ -89,6 +142,10 @@ class _Short:
         """It is rewritten."""
         for line in hunk[1] or hunk[0]:
             (self._put if hunk[1] else self._gone)[line].discard((n, hunk))
+
+    def every(self) -> list[tuple[int, Piece]]:
+        """All of them, in order."""
+        return sorted(set[tuple[int, Piece]]().union(*self._put.values(), *self._gone.values()))
 
     def rewritten(self, pieces: tuple[Piece, ...]) -> list[tuple[int, Piece]]:
         """The hunks that stand less often after a piece than before it, or are back more often, in order."""

@@ -72,7 +72,9 @@ class KeptEdits:
         path = _located(session.cwd, item.path)
         place = session.name, item.id, path
         if item.status == "applied":
-            if not self._all and not belongs(self._root, session.cwd, path):
+            # a folder within another project may have this one's name
+            outside = normpath(item.path).startswith("..")
+            if not self._all and not belongs(self._root, session.cwd, path if outside else item.path):
                 self.elsewhere += 1
                 return
             texts = item.before, item.after, item.diff

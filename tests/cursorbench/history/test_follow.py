@@ -296,6 +296,42 @@ def test_what_was_rewritten_before_the_commit_does_not_hide_the_rest(git: Git) -
     assert (second.commit, second.superseded, second.kept["head"]) == (sha, 3, Kept(1, 1))
 
 
+FIRST = (
+    "def connect(host):",
+    "    retries = 5",
+    "    timeout = 30",
+    "    return opened(host)",
+    "    # at the end",
+)
+LATER = {
+    "a part": (change("    retries = 5", "    retries = 9", at=1, key="2", session="s"), 1),
+    "the whole": (change(text(*FIRST), text(FIRST[0], "    retries = 9", *FIRST[2:]), at=1, session="s"), 1),
+    "taken out": (change("    retries = 5\n", "", at=1, key="2", session="s"), 1),
+    "written anew": (change(None, text(FIRST[0], "    retries = 9", *FIRST[2:]), at=1, session="s"), 5),
+}
+
+
+@pytest.mark.parametrize("told", LATER)
+def test_what_an_agent_rewrote_of_its_own_before_the_commit_is_superseded(git: Git, told: str) -> None:
+    """No commit shows that such a line is gone, so that the rewrite was found in none: both were lost."""
+    later, dropped = LATER[told]
+    lines = [line.replace("5", "9") for line in FIRST if told != "taken out" or "5" not in line]
+    git.commit(-HOUR, {"b.py": OLD})
+    git.commit(60_000, {"a.py": text(*lines)})
+    git.commit(40 * DAY, {"b.py": NEW})
+    first, second = git.follow(change(None, text(*FIRST), session="s"), later)
+    kept = [one.kept.get("head", Kept()) for one in (first, second)]
+    assert (kept[0] + kept[1], first.superseded) == (Kept(len(lines), len(lines)), dropped)
+
+
+def test_a_rewrite_that_the_log_tells_as_undone_supersedes_nothing(git: Git) -> None:
+    git.commit(-HOUR, {"b.py": OLD})
+    git.commit(60_000, {"a.py": text(*FIRST[1:])})
+    later = change(FIRST[0], "def connected():", at=1, key="2", session="s", undone=True)
+    first, second = git.follow(change(None, text(*FIRST), session="s"), later)
+    assert (first.kept["head"], second.kept["head"]) == (Kept(5, 4), Kept(1, 0, 1))
+
+
 def test_a_rewrite_that_was_never_committed_supersedes_nothing(git: Git) -> None:
     taken(git)
     newer = NEW.replace("second value", "rewritten value")

@@ -10,14 +10,17 @@ from pathlib import Path
 import pytest
 
 from cursorbench.history import matching
+from cursorbench.history.branch import Changed
 from cursorbench.history.changes import Units, units_of
 from cursorbench.history.recent import Recent
 from cursorbench.history.repository import Repository
 from cursorbench.history.standing import _blocks
-from cursorbench.history.superseding import supersede
+from cursorbench.history.superseding import Taken, supersede
 from cursorbench.sessions.blocks import place_of
 from cursorbench.sessions.lines import Kept
 from tests.cursorbench.history.gits import DAY, HOUR, NEW, OLD, Git, change, text
+
+IN_A_COMMIT = Taken(("c0", "a.py"), (Counter(), Counter()))
 
 
 @pytest.fixture
@@ -116,13 +119,32 @@ def test_a_short_change_is_compared_with_the_commits_at_its_lines(
     assert (found[-1].commit, len(asked)) == (last, 11)  # the first commit has all lines
 
 
+def test_of_a_named_commit_only_files_with_the_changes_lines_are_looked_at(
+    git: Git, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them were for every change that names it: minutes where it has all of a project."""
+    files = {f"f{n}.py": text(f"first_value_of_{n} = 1", f"other_value_of_{n} = 2") for n in range(40)}
+    sha = git.commit(0, files)
+    changes = [change("", lines, f"/tmp/{name}.new", commits=(sha,)) for name, lines in files.items()]
+    asked = []
+    score = matching.Matcher._score
+
+    def counted(self: matching.Matcher, units: Units, file: Changed) -> float:
+        asked.append(file.path)
+        return score(self, units, file)
+
+    monkeypatch.setattr(matching.Matcher, "_score", counted)
+    assert [one.path for one in git.follow(*changes)] == list(files)
+    assert len(asked) == 40
+
+
 def test_files_of_many_lines_are_compared_in_time_that_grows_with_their_lines() -> None:
     """Each took the square of its lines, or more: 15 s of these, hours of what a log may hold."""
     began = time.process_time()
     lines = [f"value_{n} = {n}" for n in range(9_000)]
     written = ["", text(*lines), text(*(f"{line}0" for line in lines))]
     first, second = (units_of(change(*sides, session="s")) for sides in pairwise(written))
-    supersede([first, second], [True, True])
+    supersede([first, second], [IN_A_COMMIT] * 2)
     assert (first.lines, first.superseded, second.lines) == (0, 9_000, 9_000)
     assert place_of(["}"] * 40_000 + ["{"], ["}"] * 80_000 + ["{"]) == 40_000
     alike = ["the same line here"] * 2_000
@@ -136,6 +158,6 @@ def test_many_short_changes_are_told_apart_in_reasonable_time() -> None:
     sides = [("x\n", "p,\nq,\n"), *((f"{n}\n", f"{n},\n") for n in range(9_000))]
     sides += [("p,\nq,\n", "p,\n9\nq,\n"), ("7,\n8,\n", "7,\n9\n8,\n"), ("8,\n", "")]
     changes = [units_of(change(*one, session="s")) for one in sides]
-    supersede(changes, [True] * len(changes))
+    supersede(changes, [IN_A_COMMIT] * len(changes))
     assert [n for n, units in enumerate(changes) if units.superseded] == [0, 9]
     assert time.process_time() - began < 2

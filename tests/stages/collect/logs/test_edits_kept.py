@@ -139,12 +139,14 @@ def test_a_file_is_one_however_its_path_is_spelled() -> None:
         session.cwd = cwd
         for path in paths:
             kept.add(session, edit(path, 1000), "v", "episode")
+    session.cwd = "/home/ann/other"
+    kept.add(session, edit("src/shop/a.py", 1000), "v", "episode")
     (changes,) = kept.batches()
     web = "/home/ann/shop/web/a.py"
     assert [one.path for one in changes] == [
         "a.py", "a.py", "../lib/a.py", web, web, "/home/ann/shop/lib/a.py", web, "a.py",
     ]  # fmt: skip
-    assert kept.elsewhere == 2
+    assert kept.elsewhere == 3
 
 
 def test_what_is_put_aside_comes_back_and_is_readable_nowhere(tmp_path: Path) -> None:
