@@ -89,6 +89,7 @@ def test_values_are_converted_by_type() -> None:
             "setting cycle.ping_timeout_s in --set cycle.ping_timeout_s: ",
             "",
         ),
+        ("", ("collect.horizon_s=1e300",), "setting collect.horizon_s in --set collect.horizon_s: ", ""),
         ("", ("monitor.timeout_s=inf",), "setting monitor.timeout_s in --set monitor.timeout_s: ", ""),
     ],
 )
