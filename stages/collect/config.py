@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from stages.verdicts import rule_of
 
+LONGEST_S = 1e9  # thirty years; times in ms and what is added to them have to fit 64 bits
+
 
 class CollectConfig(BaseModel):
     """Which episodes of the spool become `interactions`. Durations in seconds."""
@@ -21,12 +23,14 @@ class CollectConfig(BaseModel):
     horizon_s: float = Field(
         3600.0,
         gt=0,
+        le=LONGEST_S,
         description="training horizon: an episode is mature this long after its last edit or model call, "
         "whose time is when its request came",
     )
     grace_s: float = Field(
         60.0,
         ge=0,
+        le=LONGEST_S,
         description="wall clock only: how much longer an event may be on its way after the horizon",
     )
     max_lag: int = Field(

@@ -67,6 +67,8 @@ MEASURED = pa.schema(
         ("completion_accepted", pa.float64()),
         ("task_outcome", pa.float64()),
         # for the monitors alone; no signal can have such a name
+        ("watched.ripe_at", pa.int64()),  # when the training horizon had passed, ms
+        ("watched.first_seq", pa.int64()),  # of the spool
         ("watched.cell", pa.string()),  # which kind of request: work/language/size/length
         ("watched.calling_turns", pa.float64()),
         ("watched.parallel_turns", pa.float64()),  # with several calls at once
@@ -113,6 +115,7 @@ def measure(
     columns["dissatisfied_followup"] = [None if isinstance(value, Followup) else value for value in found]
     columns |= _numbers(kept, spec)
     of_monitors = watched(kept, edits, works, columns["request_tokens"])
+    of_monitors |= {name: [e.row[name] for e in kept] for name in ("ripe_at", "first_seq")}
     columns |= {f"watched.{name}": column for name, column in of_monitors.items()}
     columns |= {signal.name: signal.values(kept) for signal in own}
     schema = columns_of(spec)

@@ -84,13 +84,28 @@ def heard(measured: pa.Table) -> Bools:
     return known if known.any() else np.ones(len(known), dtype=np.bool_)
 
 
+def news(measured: pa.Table, state: LineState) -> Bools:
+    """Which of those that are `heard` no window before has counted, [E]: what was not trained on is read
+    again for as long as its checkpoint is near, and would weigh double, or be all there is after a deploy."""
+    windows = state.monitors.get("windows", ())
+    if not windows or not (read_to := windows[-1].get("read_to")):
+        return heard(measured)
+    ripe, first = (measured[f"watched.{name}"].to_numpy() for name in ("ripe_at", "first_seq"))
+    return np.asarray(heard(measured) & ~((ripe <= read_to[0]) & (first <= read_to[1])))
+
+
 def dual(
     measured: pa.Table, state: LineState, spec: RewardSpec, shared_keys: Collection[str] = ()
 ) -> stabiliser.Dual | None:
-    """The price of a question for this window, and its band; None without a stabiliser."""
+    """The price of a question for this window, and its band; None without a stabiliser.
+
+    By what is new in it; by all, where nothing is.
+    """
     if spec.stabiliser is None or not spec.stabiliser.enabled:
         return None
-    whose = measured.select(["user", "key_id", "edited"]).filter(pa.array(heard(measured)))
+    new = news(measured, state)
+    counted = new if new.any() else heard(measured)
+    whose = measured.select(["user", "key_id", "edited"]).filter(pa.array(counted))
     rate, episodes, caps = stabiliser.edit_rate(whose, shared_keys)
     return stabiliser.moved(state.stabiliser, rate, episodes, spec.stabiliser, caps)
 

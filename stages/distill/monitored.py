@@ -27,7 +27,7 @@ from stages.monitor.charts import Rules, Updated, update
 from stages.monitor.cycle import Cycle
 from stages.monitor.history import History
 from stages.rewarded import rewarded_with
-from stages.stage import Outcome
+from stages.stage import Artifact, Outcome
 
 Floats = NDArray[np.float64]
 LEAST_TOLD = 20  # episodes, or a mean of them says nothing
@@ -42,12 +42,14 @@ def cycle_of(
     line: str = "",
     why_not: Sequence[str] = (),
     own: Sequence[OwnSignal] = (),
+    read_to: tuple[int, int] | None = None,
 ) -> Cycle:
     """The cycle of these episodes (`measure.columns_of`) of a line.
 
     `reward` [E] is without the price of asking (`Rewards.unpriced`), nan for none. `why_not` gives the
     exit that each left by, "" for none; without it nothing is known of exits. An episode that stays and lost
-    some of its model calls is left out by so much. `own` are the team's signals in the reward.
+    some of its model calls is left out by so much. `own` are the team's signals in the reward; `read_to` is
+    as `Window` has it.
     """
     wanted = {name for each in BEHAVIOURS.values() for name in (each.over, each.under) if name != "1"}
     columns = {}
@@ -72,6 +74,7 @@ def cycle_of(
         user=_held_out(columns, spec),
         told=contentment(columns, USER_SIGNALS),
         line=line,
+        read_to=read_to,
     )
 
 
@@ -87,6 +90,17 @@ def updated(state: dict[str, Any], cycle: Cycle, config: DistillConfig) -> Updat
     """The line's monitors after this cycle."""
     rules = Rules(alarms=config.alarm_rate, warm_up=config.warm_up, windows=config.history)
     return update(History.of_state(state), cycle, rules)
+
+
+def unchanged(state: dict[str, Any]) -> Updated:
+    """The line's monitors after a window in which nothing is new."""
+    return Updated(History.of_state(state), [], [])
+
+
+def read_to(interactions: Artifact) -> tuple[int, int] | None:
+    """Up to where the episodes of interactions were mature and captured, see `history.Window`."""
+    window = interactions.meta.get("window")
+    return (int(window["now"]), int(window["last_seq"])) if window else None
 
 
 def with_monitors(outcome: Outcome, found: Updated, flag: str) -> Outcome:

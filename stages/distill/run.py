@@ -28,6 +28,8 @@ from stages.distill.shards import Measured, Shard, measure_all
 from stages.distill.spec import PRICE, RewardSpec, load, parse
 from stages.errors import InconclusiveError, UsageError
 from stages.gateway.keys import ApiKeys
+from stages.linestate import LineState
+from stages.monitor.charts import Updated
 from stages.populations import line_flag
 from stages.refs import line_state_named
 from stages.stage import Artifact, Kind, Outcome, Output, RunContext
@@ -124,21 +126,38 @@ class DistillStage:
         quarantine = pa.Table.from_pylist(whole.quarantine, schema=schemas.QUARANTINE)
         tables.write(folder / schemas.QUARANTINE_FILE, quarantine)
         (folder / schemas.SPEC_FILE).write_text(text, encoding="utf-8")
-        watched, heard = None, memory.heard(measured)
-        told = measured.filter(pa.array(heard))
+        watched = None
         if before is not None:
-            whose = (interactions.meta["checkpoint"], line)
-            exits_of = np.array(scored.why_not, dtype=object)[heard].tolist()
-            cycle = cycle_of(told, scored.rewards.unpriced[heard], spec, *whose, exits_of, signals)
-            watched = monitored.updated(state.monitors, cycle, config)
+            watched = _watched(measured, scored, state, spec, signals, interactions, line, config)
             after = memory.updated(state, measured, spec, scored.dual, watched.history, line)
             after.save(out_dir / "line_state", carry=before.path)
-        window = memory.behaviour(told)
+        window = memory.behaviour(measured.filter(pa.array(memory.heard(measured))))
         found = _outcome(interactions, spec, signals, table, scored, audit, window)
         found = _said(found, whole.unused, cautions(spec.signals, scored, measured))
         if watched is not None:
             found = monitored.with_monitors(found, watched, line_flag(ctx.workspace.settings))
         return with_judge(found, config.judge, judged) if judged else found
+
+
+def _watched(
+    measured: pa.Table,
+    scored: Scored,
+    state: LineState,
+    spec: RewardSpec,
+    signals: Sequence[own.OwnSignal],
+    interactions: Artifact,
+    line: str,
+    config: DistillConfig,
+) -> Updated:
+    """The monitors after this window: as they were, where nothing in it is new."""
+    new = memory.news(measured, state)
+    if not new.any():
+        return monitored.unchanged(state.monitors)
+    told, reward = measured.filter(pa.array(new)), scored.rewards.unpriced[new]
+    exits_of = np.array(scored.why_not, dtype=object)[new].tolist()
+    whose, read_to = (interactions.meta["checkpoint"], line), monitored.read_to(interactions)
+    cycle = cycle_of(told, reward, spec, *whose, exits_of, signals, read_to)
+    return monitored.updated(state.monitors, cycle, config)
 
 
 def _measure_all(

@@ -48,6 +48,7 @@ class Cycle:
             where that is next to nothing.
         told: all that users told, what was trained on as well, [E].
         line: whose it is; an alarm of one is none of another.
+        read_to: see `history.Window`; None where that is not known.
     """
 
     at: int
@@ -60,6 +61,7 @@ class Cycle:
     user: Floats | None = None
     told: Floats | None = None
     line: str = ""
+    read_to: tuple[int, int] | None = None
 
 
 def window(cycle: Cycle, reference: Reference) -> Window:
@@ -76,6 +78,7 @@ def window(cycle: Cycle, reference: Reference) -> Window:
         users=int(users.max(initial=-1)) + 1,
         figures=figures,
         cohort=round(_of_another_kind(cycle.cells, reference), 4),
+        read_to=cycle.read_to,
         spec=cycle.spec,
         reward=_mean(cycle.reward, users),
         user=_mean(cycle.user, users),

@@ -40,7 +40,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     `reward`, `user` and `told` are mean and standard error of the training reward, of what users told that
     was not trained on, and of all they told (see `behaviours.contentment`), None where nothing is known;
     `spec` says which reward it is (the spec's digest), as several are not compared. `cohort` is the share of
-    its requests that is of another kind than usual.
+    its requests that is of another kind than usual. `read_to` is up to where its episodes were mature (ms)
+    and captured (seq of the spool): a later window counts none of these again.
     """
 
     at: int
@@ -49,6 +50,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     users: int
     figures: dict[str, Figure]
     cohort: float = 0.0
+    read_to: tuple[int, int] | None = None
     spec: str = ""
     reward: tuple[float, float] | None = None
     user: tuple[float, float] | None = None

@@ -1,7 +1,7 @@
 """Removing what nothing needs. Plans by default; `collect` does it.
 
-Kept, and why: aliases, the live and the last three deployments of a line, pins, inputs of running
-runs, the newest of each kind and line, data made since the live checkpoint was made (a rejected
+Kept, and why: aliases, the live and the last three deployments of a line, its holdback, pins, inputs of
+running runs, the newest of each kind and line, data made since the live checkpoint was made (a rejected
 candidate leaves it usable), whatever is younger than `keep_days`; what was collected from session logs or
 telemetry, which may be nowhere else any more, and the newest experience of each, unless it is older than
 `keep_log_days`; and what any of these refers to:
@@ -33,6 +33,7 @@ from stages.errors import UsageError
 from stages.monitor import standing
 from stages.registry import rebuilt
 from stages.registry.deployments import MADE, went_live
+from stages.registry.holdbacks import compared
 from stages.registry.models import (
     AliasRow,
     ArtifactRow,
@@ -154,6 +155,10 @@ def _in_use(session: Session, rows: dict[int, ArtifactRow]) -> dict[int, str]:
     )
     for artifact_id in session.exec(running):
         keep.setdefault(artifact_id, "input of a running run")
+    held = compared(session)
+    for row_id, row in rows.items():
+        if row.digest in held:
+            keep.setdefault(row_id, "users were held back on it")
     return keep
 
 

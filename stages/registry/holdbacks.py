@@ -12,7 +12,7 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
 from stages.registry.models import EventRow
 from stages.registry.states import record
@@ -63,6 +63,13 @@ def holdback_of(store: Store, line: str) -> Holdback | None:
         at=row.at,
         open=row.to_state == OPEN,
     )
+
+
+def compared(session: Session) -> set[str]:
+    """Checkpoints (digests) of each line's last holdback: `rtrl ab --holdback` reads the users on it."""
+    query = select(EventRow.entity_id, EventRow.data).where(EventRow.entity == ENTITY)
+    last = dict(session.exec(query.order_by(col(EventRow.seq))).all())
+    return {json.loads(data)["checkpoint"] for data in last.values()}
 
 
 def open_holdback(

@@ -100,6 +100,7 @@ def test_values_are_converted_by_type() -> None:
             "",
         ),
         ("", ("gateway.host=",), "gateway.host in --set gateway.host: ", ""),  # all addresses, to the kernel
+        ("", ("collect.horizon_s=1e300",), "setting collect.horizon_s in --set collect.horizon_s: ", ""),
         ("", ("monitor.timeout_s=inf",), "setting monitor.timeout_s in --set monitor.timeout_s: ", ""),
     ],
 )

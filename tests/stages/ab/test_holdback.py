@@ -18,6 +18,7 @@ from stages.ab.observe import ArmSeen
 from stages.errors import InputMissingError
 from stages.gateway.arms import assigned
 from stages.progress import Silent
+from stages.registry import gc
 from stages.registry.holdbacks import open_holdback
 from stages.registry.looks import looks_of
 from tests.stages.world import HOUR, World
@@ -101,4 +102,8 @@ def test_the_arms_are_read_over_all_checkpoints_since(tmp_path: Path) -> None:
     assert seen.data["metrics"]["latency"]["gain"] == pytest.approx(np.log(2))
     assert looks_of(world.store, held.id)[0]["users"] == seen.data["users"]
     assert "held back" in benefit_text(seen.data)
+    world.store.move_alias("auto", "anchor", world.live, reason="test")  # and nobody has served since
+    gc.collect(world.store, 0.0, by="test")
+    again = take_look_at_holdback(world.workspace, world.store, Silent(), by="test")
+    assert again.data["episodes"] == seen.data["episodes"]
     world.close()

@@ -42,7 +42,7 @@ def answered(case: Case, text: str, root: Path) -> Episode:
     }  # fmt: skip
     head = {
         "id": "e", "key_id": "k", "user": case.person.id, "session": "s", "arm": "live", "checkpoint": "c",
-        "lag": 0, "first_at": 0,
+        "lag": 0, "first_at": 0, "ripe_at": 0, "first_seq": 0,
     }  # fmt: skip
     events = [
         Event(

@@ -61,7 +61,7 @@ def signals(
         "invalid_tool_calls": 0,
     }
     episode = Episode(
-        {**row, "id": "e", "lag": 0, "first_at": 0},
+        {**row, "id": "e", "lag": 0, "first_at": 0, "ripe_at": 0, "first_seq": 0},
         [generation | numbers | {"at": at} for at in answered],
         events,
         request=REQUEST,

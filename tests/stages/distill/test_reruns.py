@@ -12,6 +12,7 @@ from stages.distill.run import STAGE
 from stages.errors import InputMissingError, IntegrityError, UsageError
 from stages.linestate import LineState, consumed_episodes
 from stages.monitor.history import History
+from stages.records import Sampling
 from stages.rewarded import rewarded_by, rewarded_with
 from stages.spool.chains import MAX_DEPTH
 from stages.tokens import load_sequences
@@ -67,6 +68,28 @@ def test_the_next_window_is_compared_with_the_line(world: World) -> None:
     after = result.outputs["line_state"]
     assert consumed_episodes(after.path) == {"e1"}  # carried on
     assert len(LineState.load(after.path).monitors["windows"]) == 2
+
+
+def test_what_an_earlier_window_counted_is_not_counted_again(world: World) -> None:
+    """What gives no gradient is read again while its checkpoint is near: part of the next window, and all of
+    one right after a deploy."""
+
+    def use(user: str, at: int) -> None:
+        greedy = Sampling(temperature=0.0)
+        world.generation(user, user, at, user=user, session=user, request="rename it", sampling=greedy)
+
+    for user in ("ada", "bob"):
+        use(user, 0)
+    state = LineState.load(distilled(world).outputs["line_state"].path)
+    world.promote(world.checkpoint(parent=world.live, state=state))
+    assert world.collect().metrics["episodes"] == 2
+    after = LineState.load(world.run(STAGE).outputs["line_state"].path)
+    assert after.monitors == state.monitors
+    use("cleo", 30 * HOUR)
+    world.tick(60 * HOUR)
+    found = world.collect().metrics["episodes"]
+    last = LineState.load(world.run(STAGE).outputs["line_state"].path).monitors["windows"][-1]
+    assert (found, last["episodes"]) == (4, 2), "cleo, and the clock of the first window"
 
 
 def test_a_population_has_no_windows_but_its_own(world: World) -> None:

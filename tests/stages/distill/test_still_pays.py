@@ -158,6 +158,8 @@ def episode(way: Way) -> Episode:
     head = {
         "id": "e", "key_id": "k", "user": "u", "session": "s", "arm": "live", "checkpoint": "c", "lag": 0,
         "first_at": 0,
+        "ripe_at": 0,
+        "first_seq": 0,
     }  # fmt: skip
     rows = [row]
     if way.calling:
