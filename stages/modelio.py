@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from stages.delta import SUFFIX as DELTA
-from stages.errors import InputMissingError, IntegrityError, UsageError
+from stages.errors import DependencyDownError, InputMissingError, IntegrityError, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -140,7 +140,8 @@ def load_model(folder: Path, *, attention: str | None = None, device: str = "cpu
     """The model of a checkpoint folder in float32, in evaluation mode.
 
     `attention` is known to transformers; None takes torch's where the model has it, else its own. Raises
-    InputMissingError (no files), IntegrityError (damaged, or do not fit), UsageError (no such attention).
+    InputMissingError (no files), IntegrityError (damaged, or do not fit), UsageError (no such attention),
+    DependencyDownError (no memory).
     """
     read_config(folder)
     weight_files(folder)
@@ -162,7 +163,10 @@ def load_model(folder: Path, *, attention: str | None = None, device: str = "cpu
         raise IntegrityError(f"the weights of {folder} are damaged: {error}", hint="rtrl verify") from error
     except Exception as error:  # whatever transformers makes of a stranger's files
         if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
-            raise
+            raise DependencyDownError(
+                f"there is not enough memory to load {folder}",
+                hint="its weights take 4 bytes a parameter here; free memory, or use a larger machine",
+            ) from error
         if error.args == (attention,):  # the model has a list of attentions of its own
             raise UsageError(f"{folder}: an architecture that is not packed", hint="`rtrl export`") from error
         raise IntegrityError(
