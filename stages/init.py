@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
-from stages.errors import InputMissingError, UsageError
+from stages.errors import InputMissingError, RtrlError, UsageError
 from stages.registry import ballast
 from stages.stage import Artifact, Output
 from stages.workspace import SETTINGS_FILE, Workspace
@@ -96,6 +96,7 @@ def init_model(root: Path, model: Path, *, settings: str = "") -> Made:
 
     Raises:
         InputMissingError: (exit 5) no such folder, or something is missing in it.
+        IntegrityError: (exit 12) transformers does not load it, or it gives no numbers.
         UsageError: as `init_tiny`.
     """
     if not model.is_dir():
@@ -106,9 +107,13 @@ def init_model(root: Path, model: Path, *, settings: str = "") -> Made:
     _begun(root)
     with tempfile.TemporaryDirectory(prefix="rtrl-init-") as scratch:
         folder = Path(scratch) / "checkpoint"
-        _copy_checkpoint(model, folder)
-        renamed = _as_written(folder)
-        made = _make(root, MODEL_SETTINGS + settings, folder, Path(scratch))
+        try:
+            _copy_checkpoint(model, folder)
+            renamed = _as_written(folder)
+            made = _make(root, MODEL_SETTINGS + settings, folder, Path(scratch))
+        except RtrlError as error:
+            error.message = error.message.replace(str(folder), str(model))  # the copy is nobody's
+            raise
         return replace(made, warnings=renamed + _outlook(folder))
 
 
@@ -160,6 +165,7 @@ def _export_float32(source: Path, folder: Path) -> None:
 def _copy_checkpoint(source: Path, folder: Path) -> None:
     """Weights, configuration and tokenizer; raises InputMissingError when one of them is not there."""
     from stages import modelio
+    from stages.tokenizer_fit import require_tokenizer_fits
 
     modelio.read_config(source)
     modelio.tokenizer_digest(source)
@@ -169,7 +175,7 @@ def _copy_checkpoint(source: Path, folder: Path) -> None:
         wanted = path.name in weights or path.suffix in {".json", ".jinja", ".txt", ".model"}
         if path.is_file() and wanted and path.name != "served_fingerprint.json":
             shutil.copyfile(path, folder / path.name)
-    modelio.require_tokenizer_fits(folder)
+    require_tokenizer_fits(folder)
 
 
 def _make(root: Path, settings: str, folder: Path, scratch: Path) -> Made:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from stages.delta import SUFFIX as DELTA
-from stages.errors import InputMissingError, IntegrityError, UsageError
+from stages.errors import DependencyDownError, InputMissingError, IntegrityError, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -73,27 +73,8 @@ def tokenizer_digest(folder: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def require_tokenizer_fits(folder: Path) -> None:
-    """Raise IntegrityError (exit 12) when the tokenizer, as transformers loads it, has too many ids.
-
-    One id without an embedding in a request ends vLLM's engine for everybody. Classes add tokens of their
-    own: what tokenizer.json holds says too little.
-    """
-    from transformers import AutoConfig, AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    rows = int(AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config().vocab_size)
-    if beyond := sorted(token for token, number in tokenizer.get_vocab().items() if number >= rows):
-        raise IntegrityError(
-            f"{folder}: {len(beyond)} tokens have no embedding (vocab_size is {rows}): "
-            f"{', '.join(map(repr, beyond[:3]))}",
-            hint="name existing tokens as unk_token, pad_token, eos_token in tokenizer_config.json, "
-            "or resize the model's embedding",
-        )
-
-
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a checkpoint, shards in name order. Raises InputMissingError."""
+    """The safetensors files of a checkpoint, shards by name. Raises InputMissingError or IntegrityError."""
     single = folder / WEIGHTS_FILE
     if single.is_file():
         return [single]
@@ -107,7 +88,10 @@ def weight_files(folder: Path) -> list[Path]:
         raise InputMissingError(
             f"{folder} has no {WEIGHTS_FILE}", hint="only safetensors weights are read, never pickles"
         )
-    shards = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
+    try:
+        shards = sorted({str(name) for name in json.loads(index.read_bytes())["weight_map"].values()})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise IntegrityError(f"{index} is no index of weights: {error}", hint="rtrl verify --full") from error
     if missing := [name for name in shards if not (folder / name).is_file()]:
         raise IntegrityError(f"{folder} lacks {', '.join(missing)}", hint="rtrl verify --full")
     return [folder / name for name in shards]
@@ -141,12 +125,12 @@ def checkpoint_meta(folder: Path, *, parent: str | None, generation: int) -> dic
         sizes[name] = sizes.get(name, 0) + tensor.numel()
     if not sizes:
         raise IntegrityError(f"the weights of {folder} hold no tensor", hint="rtrl verify --full")
-    architectures = read_config(folder).get("architectures") or ["unknown"]
+    named = read_config(folder).get("architectures")
     return {
         "parent": parent,
         "dtype": max(sizes, key=lambda name: sizes[name]),
         "parameters": sum(sizes.values()),
-        "architecture": architectures[0],
+        "architecture": str(named[0]) if isinstance(named, list) and named else "unknown",
         "tokenizer": tokenizer_digest(folder),
         "generation": generation,
     }
@@ -156,7 +140,8 @@ def load_model(folder: Path, *, attention: str | None = None, device: str = "cpu
     """The model of a checkpoint folder in float32, in evaluation mode.
 
     `attention` is known to transformers; None takes torch's where the model has it, else its own. Raises
-    InputMissingError (no files), IntegrityError (damaged, or do not fit), UsageError (no such attention).
+    InputMissingError (no files), IntegrityError (damaged, or do not fit), UsageError (no such attention),
+    DependencyDownError (no memory).
     """
     read_config(folder)
     weight_files(folder)
@@ -176,12 +161,17 @@ def load_model(folder: Path, *, attention: str | None = None, device: str = "cpu
         )
     except SafetensorError as error:
         raise IntegrityError(f"the weights of {folder} are damaged: {error}", hint="rtrl verify") from error
-    except (ValueError, KeyError, OSError, RuntimeError) as error:
+    except Exception as error:  # whatever transformers makes of a stranger's files
+        if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
+            raise DependencyDownError(
+                f"there is not enough memory to load {folder}",
+                hint="its weights take 4 bytes a parameter here; free memory, or use a larger machine",
+            ) from error
         if error.args == (attention,):  # the model has a list of attentions of its own
             raise UsageError(f"{folder}: an architecture that is not packed", hint="`rtrl export`") from error
         raise IntegrityError(
-            f"{folder} does not load as a causal language model: {error}",
-            hint="config.json and the weights must belong together",
+            f"{folder} does not load as a causal language model: {' '.join(str(error).split())}",
+            hint="config.json and the weights must belong together; give those that are not quantised",
         ) from error
     _refuse_partial_load(folder, info)
     _refuse_untied(folder, model)

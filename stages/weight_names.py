@@ -68,17 +68,20 @@ def _names(path: Path) -> list[str]:
 
 
 def _wanted(names: Mapping[str, Path], model: PreTrainedModel) -> dict[str, str | None]:
-    """New names by old ones; None for what transformers passes over."""
+    """New names by old ones; None for what transformers passes over.
+
+    A model with names in its files that are not its own in either way (Gemma 3 with images, experts apart)
+    is written by a table of transformers', and the prefix is left to that.
+    """
     own, prefix = set(model.state_dict()), f"{model.base_model_prefix}."
     passed_over = _BUFFERS | set(model._keys_to_ignore_on_load_unexpected or ())
+    strange = [name for name in names if name not in own and prefix + name not in own]
+    spare = {name for name in strange if any(re.search(each, name) for each in passed_over)}
+    by_table = len(spare) < len(strange)
     found: dict[str, str | None] = {}
     for name in names:
-        if name in own:
-            found[name] = name
-        elif prefix + name in own:
-            found[name] = prefix + name
-        else:
-            found[name] = None if any(re.search(each, name) for each in passed_over) else name
+        lacks_prefix = name not in own and prefix + name in own and not by_table
+        found[name] = None if name in spare else prefix + name if lacks_prefix else name
     return found
 
 

@@ -9,7 +9,8 @@ of 170-token sequences under one dense mask would cost 24 times as much attentio
                    torch's fused causal attention together; padding cells lie to the right of the real
                    ones, where causality hides them. A shared prefix is looked up in each of their rows.
     flash          FlashAttention over sequences of any length, end to end (CUDA, half precision): the pack
-                   itself asks, each sequence with the tokens that it added, and sees all of its own.
+                   itself asks, each sequence with the tokens that it added, and sees all of its own. Not
+                   where values are narrower than keys (multi-head latent attention).
 
 flash comes from the `flash_attn` package where it is installed, else from torch (2.10 or later).
 
@@ -82,7 +83,7 @@ def packed_attention(
     pack: Pack | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """query [1, H, N, D], key and value [1, G, N, D] (G divides H) -> [1, N, H, D], and no weights.
+    """query [1, H, N, D], key [1, G, N, D], value [1, G, N, E] (G divides H) -> [1, N, H, E], and no weights.
 
     `pack` is handed through the model's forward call. Raises UsageError for what it cannot compute.
     """
@@ -94,7 +95,8 @@ def packed_attention(
             hint="this architecture cannot be trained yet",
         )
     q, k, v = (tensor[0].transpose(0, 1) for tensor in (query, key, value))  # tokens first
-    if (path := path_for(q.device.type, q.dtype)) != "sdpa":
+    path = path_for(q.device.type, q.dtype)
+    if path != "sdpa" and q.shape[-1] == v.shape[-1]:
         return _flash(q, k, v, pack.ragged, scaling, sliding_window, path)[None], None
     blocks = [_attend(q, k, v, rectangle, scaling, sliding_window) for rectangle in pack.rectangles]
     return torch.cat(blocks).index_select(0, pack.restore)[None], None
@@ -108,7 +110,7 @@ def _attend(
     scaling: float | None,
     sliding_window: int | None,
 ) -> Tensor:
-    """query [N, H, D] -> outputs [n, H, D] of the cells that the rectangle owns."""
+    """query [N, H, D], value [N, G, E] -> outputs [n, H, E] of the cells that the rectangle owns."""
     batch, length = rectangle.rows.shape
     lookup = rectangle.rows.flatten()
     q, k, v = (
@@ -123,7 +125,7 @@ def _attend(
     out = scaled_dot_product_attention(
         q, k, v, mask, is_causal=mask is None, scale=scaling, enable_gqa=q.shape[1] != k.shape[1]
     )
-    flat = out.transpose(1, 2).reshape(batch * length, *query.shape[1:])
+    flat = out.transpose(1, 2).flatten(0, 1)
     return flat.index_select(0, rectangle.owned)
 
 

@@ -14,7 +14,7 @@ import torch
 
 from stages.errors import UsageError
 from stages.train import attention
-from stages.train.packable import require_known_layers, require_packable
+from stages.train.packable import require_known_layers, require_packable, require_plain_weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -33,6 +33,7 @@ def refusal(folder: Path) -> str | None:
     except Exception:  # noqa: BLE001 - custom code, a type of its own: whoever loads it next says so
         return None
     try:
+        require_plain_weights(config, str(config.model_type))
         require_known_layers(config, str(config.model_type))
         model = _small(config, 2) or _small(config, 1)
         if model is not None:

@@ -67,6 +67,18 @@ def require_known_layers(config: PreTrainedConfig, name: str) -> None:
         raise UsageError(f"{name} has layers of {', '.join(beyond)}, which packing does not know", hint=_HINT)
 
 
+def require_plain_weights(config: PreTrainedConfig, name: str) -> None:
+    """Raise UsageError when the weights of model `name` are quantised: no small step moves such a weight, and
+    what is written would not be what its configuration says."""
+    quantised: Any = getattr(config, "quantization_config", None)
+    if quantised:
+        how = quantised.get("quant_method", "") if isinstance(quantised, dict) else ""
+        raise UsageError(
+            f"{name} has quantised weights ({how or 'quantization_config'})",
+            hint="begin with the model that they were made of: `rtrl init --model`",
+        )
+
+
 def require_length(config: PreTrainedConfig, longest: int) -> None:
     """Raise UsageError when, of sequences of up to `longest` tokens, one changes the positions of others."""
     text: Any = config.get_text_config()

@@ -26,7 +26,7 @@ from stages.train.models import Finished, Models, compute_dtype
 from stages.train.moments import NEW, Moments, read_moments
 from stages.train.mtp_head import MtpHead, head_of, require_fit
 from stages.train.objective import Objective, build_objective
-from stages.train.packable import require_length
+from stages.train.packable import require_length, require_plain_weights
 from stages.train.proof import TOLERANCES, Tolerance
 from stages.train.self_distillation import Distilled, distil
 from stages.train.shard import whole_on_first
@@ -91,8 +91,9 @@ class Phases:
         from transformers import AutoConfig
 
         check_tokenizers(batch, self.parent, self.ctx.store)
-        longest = max(len(row.token_ids) for row in batch.rows)
-        require_length(AutoConfig.from_pretrained(self.parent.path, local_files_only=True), longest)
+        config = AutoConfig.from_pretrained(self.parent.path, local_files_only=True)
+        require_plain_weights(config, str(config.model_type))
+        require_length(config, max(len(row.token_ids) for row in batch.rows))
 
     def gather(self, batch: Batch) -> Evidence:
         """The batch with its proven logprobs."""

@@ -97,6 +97,28 @@ def test_a_tokenizer_beyond_the_embedding_is_exit_12(tmp_path, capsys):
     assert not (tmp_path / "ws").exists()
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("config.json", '{"model_type": "of next year"}', "does not recognize"),
+        ("config.json", '{"model_type": "qwen2", "hidden_size": "32"}', "hidden_size"),
+        ("tokenizer_config.json", "{", "do not load"),
+        ("model.safetensors.index.json", "[]", "no index of weights"),
+    ],
+)
+def test_a_model_that_does_not_load_is_no_bug(file, content, said, tmp_path, capsys):
+    model = tmp_path / "model"
+    shutil.copytree(seed_folder(), model)
+    (model / file).write_text(content)
+    if "index" in file:
+        (model / "model.safetensors").unlink()
+    assert run(["init", "--model", str(model), str(tmp_path / "ws")]) == 12
+    err = " ".join(capsys.readouterr().err.split())
+    assert said in err
+    assert str(model) in err, "what was named, and no copy of it"
+    assert not (tmp_path / "ws").exists()
+
+
 def test_a_missing_model_folder_is_exit_5(tmp_path, capsys):
     with pytest.raises(InputMissingError):
         init_model(tmp_path / "ws", tmp_path / "none")

@@ -1,13 +1,14 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import transformers
 
 from stages import modelio, served_fingerprint
-from stages.errors import InputMissingError, IntegrityError
+from stages.errors import DependencyDownError, InputMissingError, IntegrityError
 from tests.stages.train.strangers import TRAINED, stranger
 from tests.stages.train.tiny import tiny_model, write_checkpoint
 
@@ -111,6 +112,24 @@ def test_missing_and_damaged_folders(tmp_path: Path) -> None:
         modelio.load_model(folder)
     (folder / "config.json").write_text("{")
     with pytest.raises(IntegrityError):
+        modelio.load_model(folder)
+
+
+def test_what_a_configuration_asks_for_and_is_not_installed_is_said(tmp_path: Path, monkeypatch: Any) -> None:
+    """Libraries of quantised weights; memory that is not there is no damage."""
+    folder = write_checkpoint(tmp_path / "a")
+    errors = [
+        ImportError("GPTQ requires optimum"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+    ]
+
+    def fails(*_: object, **__: object) -> None:
+        raise errors.pop(0)
+
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", fails)
+    with pytest.raises(IntegrityError, match="requires optimum"):
+        modelio.load_model(folder)
+    with pytest.raises(DependencyDownError, match="not enough memory"):
         modelio.load_model(folder)
 
 

@@ -92,7 +92,8 @@ def check_config(folder: Path, parent: Path, max_model_len: int) -> list[str]:
     declared = modelio.read_config(folder).get("architectures") or []
     expected = modelio.read_config(parent).get("architectures") or []
     if declared and expected and declared != expected:
-        raise IntegrityError(f"{folder} is a {declared[0]}, its parent a {expected[0]}", hint=shape)
+        theirs_is, ours_is = (one[0] if isinstance(one, list) else one for one in (declared, expected))
+        raise IntegrityError(f"{folder} is a {theirs_is}, its parent a {ours_is}", hint=shape)
     differing = sorted(key for key in theirs.keys() | ours.keys() if theirs.get(key) != ours.get(key))
     if computing := [key for key in differing if _computes(key, ours)]:
         told = ", ".join(f"{key} {theirs.get(key)!r}, not {ours.get(key)!r}" for key in computing[:4])
@@ -115,7 +116,10 @@ def chat_template(folder: Path) -> str | None:
     """The default chat template of a checkpoint folder, wherever it is kept; None without one."""
     path = folder / _TEMPLATE
     if path.is_file():
-        return path.read_text(encoding="utf-8")
+        try:
+            return path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise IntegrityError(f"{path} is no text in UTF-8: {error}", hint="save it again") from error
     saved = folder / _SAVED
     found = _json(saved).get("chat_template") if saved.is_file() else None
     if isinstance(found, list):  # several by name
@@ -160,6 +164,8 @@ def _vocabulary(model: Mapping[str, Any]) -> dict[str, int]:
     found = model.get("vocab") or {}
     if isinstance(found, Mapping):
         return dict(found)
+    if not isinstance(found, list) or not all(isinstance(entry, list) and entry for entry in found):
+        raise IntegrityError(f"a vocabulary of tokenizer.json is {str(found)[:60]!r}", hint=_LOST)
     return {str(entry[0]): number for number, entry in enumerate(found)}  # unigram: [token, score]
 
 

@@ -46,6 +46,13 @@ TRAINED: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("gpt2", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 256}),
     "granite": ("granite", {"logits_scaling": 3.0, "residual_multiplier": 0.7, "attention_multiplier": 0.2}),
     "cohere": ("cohere", {"logit_scale": 0.5}),
+    "deepseek-latent": (
+        "deepseek_v3",
+        MHA
+        | {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1}
+        | {"moe_intermediate_size": 16, "first_k_dense_replace": 1, "kv_lora_rank": 8, "q_lora_rank": 8}
+        | {"qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 6},
+    ),
     "gemma3-images": (
         "gemma3",
         {

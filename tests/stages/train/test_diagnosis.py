@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers import GenerationConfig
 
+from stages import served_fingerprint
 from stages.errors import IntegrityError
 from stages.records import Sampling
 from stages.train.batch import Batch
@@ -199,14 +200,16 @@ def test_diagnosis_of_a_prompt_that_begins_otherwise(world: TrainWorld) -> None:
     assert "without their first token" in message
 
 
-def test_a_model_that_gives_no_numbers_is_named(world: TrainWorld) -> None:
-    """A damaged anchor: its KL must not count as nothing."""
+def test_a_model_that_gives_no_numbers_is_named(world: TrainWorld, monkeypatch: Any) -> None:
+    """A damaged anchor, of a version that published such: its KL must not count as nothing."""
     told = world.episodes(8)
     world.experience(told)
     broken = other_model(world, 1)
     with torch.no_grad():
         broken.lm_head.weight.fill_(3e38)  # finite, and overflows
-    anchor = world.checkpoint(1, parent=world.live, model=broken)
+    with monkeypatch.context() as patch:
+        patch.setattr(served_fingerprint, "_refuse_no_numbers", lambda values: None)
+        anchor = world.checkpoint(1, parent=world.live, model=broken)
     world.store.move_alias("auto", "anchor", anchor.digest, reason="test", by="test")
     with pytest.raises(IntegrityError, match=f"{anchor.ref} gives .* not a number") as caught:
         world.train()

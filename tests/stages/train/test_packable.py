@@ -67,6 +67,20 @@ def test_what_will_be_refused_is_told_by_the_configuration_alone(why: str, tmp_p
     assert re.search(message, refusal(tmp_path) or "")
 
 
+def test_quantised_weights_are_refused_by_the_configuration_alone(world: TrainWorld, tmp_path: Path) -> None:
+    """transformers may load them as floats; what is written then is not what the configuration says."""
+    quantised = configured(*TRAINED["llama-tied"])
+    quantised.quantization_config = {"quant_method": "fp8"}
+    quantised.save_pretrained(tmp_path)
+    assert "quantised weights (fp8)" in (refusal(tmp_path) or "")
+    model = world.model(world.live)
+    model.config.quantization_config = {"quant_method": "fp8"}
+    world.promote(world.checkpoint(0, model=model).digest)
+    world.experience(world.episodes(8))
+    with pytest.raises(UsageError, match=r"quantised weights \(fp8\)"):
+        world.train()
+
+
 @pytest.mark.parametrize("name", TRAINED)
 def test_what_will_be_trained_is_not_told_otherwise(name: str, tmp_path: Path) -> None:
     configured(*TRAINED[name]).save_pretrained(tmp_path)

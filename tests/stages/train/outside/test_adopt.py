@@ -218,6 +218,13 @@ def test_another_tokenizer_or_template_is_refused_with_the_first_difference(
     (folder / "chat_template.jinja").write_text("{{ messages }}\n")
     with pytest.raises(IntegrityError, match=r"chat template .* line 1 is '\{\{ messages"):
         adopt(world, folder)
+    (folder / "chat_template.jinja").write_bytes(b"\xff")
+    with pytest.raises(IntegrityError, match="no text in UTF-8"):
+        adopt(world, folder)
+    restore()
+    edit(folder / "tokenizer.json", lambda one: one["model"].update(vocab=5))
+    with pytest.raises(IntegrityError, match=r"vocabulary of tokenizer\.json is '5'"):
+        adopt(world, folder)
     restore()
 
     # what trainers do write: truncation and padding left in, another pad token, the template inline
