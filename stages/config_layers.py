@@ -30,6 +30,9 @@ def refuse_misspelt(environment: Mapping[str, str], known: Mapping[str, Collecti
         meant = upper if name != upper and _VARIABLE.fullmatch(upper) else ""
         if upper in single:
             meant = "RTRL_{}__{}".format(*single[upper]).upper()
+        for section in _NAMED:
+            if upper.startswith(f"RTRL_{section}_".upper()) and not _VARIABLE.fullmatch(upper):
+                meant = f"RTRL_{section}__NAME__KEY".upper()
         if meant:
             raise UsageError(f"environment variable {name} sets nothing", hint=f"did you mean {meant}?")
 

@@ -11,10 +11,12 @@ import contextlib
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
+from stages import locks
 from stages.errors import InputMissingError, RtrlError, UsageError
 from stages.registry import ballast
 from stages.stage import Artifact, Output
@@ -88,7 +90,8 @@ def init_tiny(root: Path, *, settings: str = "") -> Made:
     with tempfile.TemporaryDirectory(prefix="rtrl-init-") as scratch:
         folder = Path(scratch) / "checkpoint"
         _export_float32(seed_folder(), folder)
-        return _make(root, TINY_SETTINGS + settings, folder, Path(scratch))
+        with _alone(root):
+            return _make(root, TINY_SETTINGS + settings, folder, Path(scratch))
 
 
 def init_model(root: Path, model: Path, *, settings: str = "") -> Made:
@@ -110,7 +113,8 @@ def init_model(root: Path, model: Path, *, settings: str = "") -> Made:
         try:
             _copy_checkpoint(model, folder)
             renamed = _as_written(folder)
-            made = _make(root, MODEL_SETTINGS + settings, folder, Path(scratch))
+            with _alone(root):
+                made = _make(root, MODEL_SETTINGS + settings, folder, Path(scratch))
         except RtrlError as error:
             error.message = error.message.replace(str(folder), str(model))  # the copy is nobody's
             raise
@@ -148,10 +152,22 @@ def init_bare(root: Path) -> Workspace:
     """
     from stages.vault import Vault
 
-    workspace = _begun(root) or Workspace.create(root, BARE_SETTINGS)
-    Vault.create(workspace.keys_dir)
-    ballast.lay(workspace.store_dir)
-    return workspace
+    with _alone(root):
+        workspace = _begun(root) or Workspace.create(root, BARE_SETTINGS)
+        Vault.create(workspace.keys_dir)
+        ballast.lay(workspace.store_dir)
+        return workspace
+
+
+@contextlib.contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """One `init` of a folder at a time: of two, the key in default.key was one that the other had revoked.
+
+    Raises LockedError (exit 11).
+    """
+    path = Workspace(root.expanduser().resolve()).run_dir / "init.lock"
+    with locks.hold(path, what=f"init of {root}", hint=locks.RUN_AGAIN):
+        yield
 
 
 def _export_float32(source: Path, folder: Path) -> None:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from stages.stage import Artifact
     from stages.workspace import Workspace
 
-FIRST = "`rtrl init --model FOLDER` makes the first one"  # of a line's checkpoints
+# of a line's checkpoints
+FIRST = "`rtrl init PATH --model FOLDER` makes the first one in the workspace at PATH"
 
 
 @dataclass(frozen=True)

@@ -77,12 +77,17 @@ class Workspace:
         The settings file is written last, so that a half-made folder is no workspace.
 
         Raises:
-            UsageError: (exit 2) there is a workspace already, or the settings are not valid.
+            UsageError: (exit 2) there is a workspace already, the settings are not valid, or the path is no
+                UTF-8, as which libraries that write artifacts take it.
         """
         from stages.config import Settings
         from stages.registry.migrate import create_store
 
         root = root.expanduser().resolve()
+        try:
+            str(root).encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"the path {root} is no UTF-8", hint="name another folder") from error
         if (root / SETTINGS_FILE).exists():
             raise UsageError(f"{root} is a workspace already", hint="name another folder")
         Settings.parse(settings_toml, source=SETTINGS_FILE)

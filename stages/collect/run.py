@@ -64,7 +64,7 @@ class CollectStage:
             require_line(store, workspace.settings)
             raise InputMissingError(
                 f"line {line} serves no checkpoint",
-                hint="name session logs: `rtrl collect PATH`, or begin with `rtrl init --model FOLDER`",
+                hint="name session logs: `rtrl collect PATH`, or begin with `rtrl init PATH --model FOLDER`",
             )
         checkpoint = store.resolve(refs.get("checkpoint", "checkpoint@live"), line)
         state = (

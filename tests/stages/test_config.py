@@ -203,6 +203,14 @@ def test_a_variable_that_nearly_is_one_is_an_error(monkeypatch: pytest.MonkeyPat
     assert parse().deploy.canary_share == 0
 
 
+def test_so_is_one_of_a_section_with_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passed over, an engine elsewhere was not served from, unsaid."""
+    monkeypatch.setenv("RTRL_TARGETS_B2_URL", "http://b2:8000")
+    with pytest.raises(UsageError, match="RTRL_TARGETS_B2_URL sets nothing") as caught:
+        parse()
+    assert "RTRL_TARGETS__NAME__KEY" in caught.value.hint
+
+
 def test_layers() -> None:
     assert environment_layers({"RTRL_TRAIN__USER_CAP": "1", "OTHER__X": "2", "RTRL_X": "3"}) == [
         ("environment variable RTRL_TRAIN__USER_CAP", {"train": {"user_cap": "1"}})

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from rtrl_cli.main import run
-from stages.errors import InputMissingError, UsageError
+from stages import locks
+from stages.errors import InputMissingError, LockedError, UsageError
 from stages.gateway.keys import ApiKeys
 from stages.init import init_bare, init_model, init_tiny, seed_folder
 from stages.registry.store import Store
@@ -49,6 +50,18 @@ def test_a_finished_workspace_is_left_alone(made, monkeypatch):
         init_tiny(made.workspace.root)
     assert caught.value.code == 2
     assert caught.value.hint
+
+
+def test_one_at_a_time(tmp_path, monkeypatch):
+    """The one that went on had its key revoked by the other, and said nothing of it."""
+    monkeypatch.setattr(locks, "GRACE_S", 0.0)
+    with locks.hold(tmp_path / "w" / "run" / "init.lock", what="init"):
+        for begin in (init_bare, init_tiny):
+            with pytest.raises(LockedError) as caught:
+                begin(tmp_path / "w")
+            assert caught.value.code == 11
+    assert [path.name for path in (tmp_path / "w").iterdir()] == ["run"]
+    assert stat.S_IMODE(init_bare(tmp_path / "w").run_dir.stat().st_mode) == 0o700
 
 
 def test_an_interrupted_init_goes_on(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,13 @@ def test_a_bad_start_makes_no_workspace(tmp_path: Path) -> None:
     Workspace.create(tmp_path / "w", "")
     with pytest.raises(UsageError, match="already"):
         Workspace.create(tmp_path / "w", "")
+
+
+def test_a_path_that_no_artifact_could_be_written_to_makes_no_workspace(tmp_path: Path) -> None:
+    """`init` took it, and each collect in it failed."""
+    with pytest.raises(UsageError, match="is no UTF-8"):
+        Workspace.create(tmp_path / os.fsdecode(b"bad\xff"), "")
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_a_workspace_holds_is_told_whatever_its_links_lead_to(tmp_path: Path) -> None:

@@ -324,7 +324,8 @@ def test_nothing_live(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path / "w", "")
     with pytest.raises(InputMissingError, match="no live checkpoint") as caught:
         run_cycle(workspace, Store.open(workspace.store_dir), stages=chain())
-    assert "rtrl init --model FOLDER" in caught.value.hint  # `rtrl init` alone is refused
+    # without PATH it would make another workspace, in the current folder; `rtrl init` alone is refused
+    assert "rtrl init PATH --model FOLDER" in caught.value.hint
 
 
 def test_a_signal_ends_the_cycle_with_its_own_document(world: tuple[Workspace, Store]) -> None:
