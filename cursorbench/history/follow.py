@@ -83,7 +83,8 @@ def follow_all(
 
 
 def _taken(file: Changed, tracked: Tracked) -> Taken:
-    return Taken((file.commit, file.path), (tracked.gained(file), tracked.lost(file)))
+    lines = tracked.gained(file), tracked.lost(file)
+    return Taken((file.commit, file.path), lines, tracked.before(file))
 
 
 def text_at(repository: Repository, survival: Survival, path: str, horizon: str, head: str = "HEAD") -> str:

@@ -3,6 +3,9 @@
 A later change supersedes only when a commit of the branch took it, or none took the earlier one either: the
 rewrite that was itself undone has not replaced anything. Or when the commit that took the earlier one has the
 line as the later one left it: no commit shows by itself what an agent takes back of its own before it.
+
+Who writes a file whole replaces what its text leaves out. What it repeats is its own unless it stood there
+before: of a commit between the two, or somebody else's.
 """
 
 from __future__ import annotations
@@ -18,10 +21,13 @@ _Having = dict[str, set[tuple[int, Piece]]]  # by line: hunks, and whose they ar
 
 
 class Taken(NamedTuple):
-    """The file of the commit that took a change: commit and path, recognisable lines added and taken out."""
+    """The file of the commit that took a change: commit and path, recognisable lines added and taken out, and
+    those that stood there before.
+    """
 
     place: tuple[str, str]
     lines: tuple[Counter[str], Counter[str]]
+    stood: Counter[str]
 
 
 def supersede(changes: Sequence[Units], taken: Sequence[Taken | None]) -> None:
@@ -52,15 +58,15 @@ _Group = Sequence[tuple[Units, Taken | None]]
 def _group(group: _Group) -> None:
     added, deleted, short = _Lines(group, 0), _Lines(group, 1), _Short()
     for n, (units, _) in enumerate(group):
+        if units.whole:
+            added.drop_all(n)
         gone = Counter(line for line in units.deleted.elements() if added.drop(n, line))
         back = Counter(line for line in units.added.elements() if deleted.drop(n, line))
         units.deleted, units.added = units.deleted - gone, units.added - back
         units.superseded += gone.total() + back.total()
-        if units.whole:  # there is nothing of the file that it did not write
-            added.drop_all(n)
         added.add(n)
         deleted.add(n)
-        for m, hunk in short.every() if units.whole else short.rewritten(units.pieces):
+        for m, hunk in short.left_out(units.pieces) if units.whole else short.rewritten(units.pieces):
             if _replaces(group, n, m):
                 other, left = group[m][0], tuple(one for one in group[m][0].hunks if one != hunk)
                 other.superseded += len(other.hunks) - len(left)
@@ -94,23 +100,27 @@ class _Lines:
 
     def add(self, n: int) -> None:
         """A change's."""
-        commit = self._group[n][1]
-        for line in self._of(n).elements():
+        units, commit = self._group[n]
+        own = self._of(n) if self._side or not commit else units.minus(commit.stood)
+        for line in own.elements():
             self._whose[line].append(n)
             if commit:
                 self._taken[commit.place, line] += 1
 
     def drop(self, n: int, line: str) -> bool:
-        """Whether a change with the line on its other side, or the whole file, supersedes the last one."""
-        if not self._whose.get(line):
+        """Whether a change with the line on its other side supersedes the last one."""
+        whose = self._whose.get(line)
+        if not whose or not self._dropped(n, whose[-1], line):
             return False
-        m = self._whose[line][-1]
+        whose.pop()
+        return True
+
+    def _dropped(self, n: int, m: int, line: str) -> bool:
         commit = self._group[m][1]
         replaced = _replaces(self._group, n, m)
         if commit and not replaced and not self._group[n][0].change.undone:
             replaced = self._taken[commit.place, line] > commit.lines[self._side][line]
         if replaced:
-            self._whose[line].pop()
             self._of(m)[line] -= 1  # not a difference of all its lines: a file may have a million
             self._group[m][0].superseded += 1
             if commit:
@@ -118,10 +128,19 @@ class _Lines:
         return replaced
 
     def drop_all(self, n: int) -> None:
-        """All lines that a change which wrote the whole file supersedes."""
-        for line in list(self._whose):
-            while self.drop(n, line):
-                pass
+        """Those that a change which wrote the whole file supersedes: not what stood there and still does."""
+        units, commit = self._group[n]
+        for line, whose in self._whose.items():
+            left = commit.stood[line] - units.added[line] if commit else 0  # out, of a commit before
+            kept = []
+            for m in reversed(whose):
+                earlier = self._group[m][1]
+                before = commit is not None and earlier is not None and earlier.place != commit.place
+                if (before and left <= 0) or not self._dropped(n, m, line):
+                    kept.append(m)
+                elif before:
+                    left -= 1
+            self._whose[line] = kept[::-1]
 
 
 class _Short:
@@ -143,9 +162,11 @@ class _Short:
         for line in hunk[1] or hunk[0]:
             (self._put if hunk[1] else self._gone)[line].discard((n, hunk))
 
-    def every(self) -> list[tuple[int, Piece]]:
-        """All of them, in order."""
-        return sorted(set[tuple[int, Piece]]().union(*self._put.values(), *self._gone.values()))
+    def left_out(self, pieces: tuple[Piece, ...]) -> list[tuple[int, Piece]]:
+        """The hunks that a file which is written whole has not, or has again, in order."""
+        text = joined([line for _, after in pieces for line in after])
+        every = set[tuple[int, Piece]]().union(*self._put.values(), *self._gone.values())
+        return sorted(one for one in every if (joined(one[1][1] or one[1][0]) in text) != bool(one[1][1]))
 
     def rewritten(self, pieces: tuple[Piece, ...]) -> list[tuple[int, Piece]]:
         """The hunks that stand less often after a piece than before it, or are back more often, in order."""

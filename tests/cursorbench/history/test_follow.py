@@ -324,6 +324,56 @@ def test_what_an_agent_rewrote_of_its_own_before_the_commit_is_superseded(git: G
     assert (kept[0] + kept[1], first.superseded) == (Kept(len(lines), len(lines)), dropped)
 
 
+ONE, TWO, THREE = "def first_one():", "def second_one():", "def third_one():"
+WHOLE = {  # what was committed, in order, and what stands now of either change and is superseded
+    "kept": ((ONE, TWO), (ONE, TWO, THREE), (ONE, TWO, THREE), (Kept(1, 1), 0), Kept(1, 1)),
+    "kept, and lost later": ((ONE, TWO), (ONE, TWO, THREE), (ONE, THREE), (Kept(1, 0), 0), Kept(1, 1)),
+    "left out": ((ONE, TWO), (ONE, THREE), (ONE, THREE), (Kept(), 1), Kept(1, 1)),
+    "lost before": ((ONE, TWO), (ONE,), (ONE, THREE), (Kept(1, 0), 0), Kept(1, 1)),
+}
+
+
+@pytest.mark.parametrize("told", WHOLE)
+def test_a_whole_file_written_anew_supersedes_of_a_commit_what_it_leaves_out(git: Git, told: str) -> None:
+    """All that the session had committed of it was superseded: what was kept or lost later, in neither."""
+    *commits, (kept, superseded), other = WHOLE[told]
+    git.commit(-HOUR, {"a.py": text(ONE)})
+    for n, lines in enumerate(commits):
+        git.commit((n + 1) * HOUR, {"a.py": text(*lines)})
+    git.commit(40 * DAY, {"b.py": NEW})
+    written = (ONE, TWO, THREE) if TWO in commits[1] else (ONE, THREE)
+    first, second = git.follow(
+        change(text(ONE), text(ONE, TWO), session="s"),
+        change(None, text(*written), at=90 * 60_000, key="2", session="s"),
+    )
+    assert (first.kept.get("head", Kept()), first.superseded) == (kept, superseded)
+    assert second.kept["head"] == other
+
+
+def test_short_lines_that_a_whole_file_repeats_are_not_superseded(git: Git) -> None:
+    git.commit(-HOUR, {"a.py": text("a", "b")})
+    git.commit(60_000, {"a.py": text("a1", "b")})
+    git.commit(2 * HOUR, {"a.py": text("a1", "b", ONE)})
+    git.commit(LATE, {"b.py": NEW})
+    first, _ = git.follow(
+        change(text("a", "b"), text("a1", "b"), session="s"),
+        change(None, text("a1", "b", ONE), at=HOUR, key="2", session="s"),
+    )
+    assert (first.kept["head"], first.superseded) == (Kept(hunks=1, hunks_kept=1), 0)
+
+
+def test_what_a_whole_file_repeats_of_somebody_else_is_not_its_own(git: Git) -> None:
+    """A later edit that takes it out and is in no commit was superseded with it, and not lost."""
+    git.commit(-HOUR, {"a.py": text(ONE, TWO)})
+    git.commit(60_000, {"a.py": text(ONE, TWO, THREE)})
+    git.commit(40 * DAY, {"b.py": NEW})
+    _, second = git.follow(
+        change(None, text(ONE, TWO, THREE), session="s"),
+        change(text(ONE, TWO, THREE), text(ONE, THREE), at=HOUR, key="2", session="s"),
+    )
+    assert (second.kept["head"], second.superseded) == (Kept(deleted=1), 0)
+
+
 def test_a_rewrite_that_the_log_tells_as_undone_supersedes_nothing(git: Git) -> None:
     git.commit(-HOUR, {"b.py": OLD})
     git.commit(60_000, {"a.py": text(*FIRST[1:])})

@@ -20,7 +20,7 @@ from cursorbench.sessions.blocks import place_of
 from cursorbench.sessions.lines import Kept
 from tests.cursorbench.history.gits import DAY, HOUR, NEW, OLD, Git, change, text
 
-IN_A_COMMIT = Taken(("c0", "a.py"), (Counter(), Counter()))
+IN_A_COMMIT = Taken(("c0", "a.py"), (Counter(), Counter()), Counter())
 
 
 @pytest.fixture
