@@ -41,7 +41,8 @@ _SUMMED_UP = (
 )
 # of Cline and its kin, before what a call that is written as XML gave, and a person's words in that
 CALLED = r"(?>\[[a-z]+(?:_[a-z]+)+(?: for .{1,4000}?)?\] Result:)"
-REPLIES = ("answer", "feedback", "user_message")
+# right behind that or a sentence that says so: a file that a call read may have such tags of its own
+REPLY = r"(?:\s*|.*?\n\[?The user [^\n]{0,300}\n)<(?:answer|feedback|user_message)>"
 _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
     "meta": (
         "<local-command-caveat>",
@@ -139,7 +140,7 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
     ("meta", r"Tool loaded\."),  # Claude Code's, beside the result of its search for tools
     (  # Cline's and its kin's, of a call written as XML; where a person answers it or says no, theirs
         "tool_result",
-        rf"{CALLED}(?!.*<(?:{'|'.join(REPLIES)})>).*",
+        rf"{CALLED}(?!{REPLY}).*",
     ),
     # Codex's, which its rollouts tell apart by their events and requests do not
     ("meta", r"<skill>\s*<name>.*</skill>"),

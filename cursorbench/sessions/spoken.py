@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
-from cursorbench.sessions.automatic import CALLED, REPLIES, automatic_of, behind_context
+from cursorbench.sessions.automatic import CALLED, REPLY, automatic_of, behind_context
 from cursorbench.sessions.items import Automatic, Interrupt, UserTurn
 
 _INTERRUPTED = re.compile(r"\[Request interrupted by user( for tool use)?\]")
@@ -33,7 +33,7 @@ _PICTURE = re.compile(r"^The next image (?:is|shows) [^\n]{0,600}\bComment \d+[^
 _ARGUMENTS = re.compile(
     r"\s*## User Input\s*\n```text\n(.*?)\n?```\n\s*You \*\*MUST\*\* consider the user input\b", re.DOTALL
 )
-_CALLED = re.compile(CALLED, re.DOTALL)
+_REPLIED = re.compile(CALLED + REPLY, re.DOTALL)
 _DENIED = "The user denied this operation"
 _AT_ONCE = 1500  # ms; nobody types faster, and some logs have whole seconds
 _WRAPPERS = ("user_query", "userRequest", "USER_REQUEST")
@@ -126,14 +126,13 @@ def _asked(text: str) -> list[Part]:
 
 def _replied(text: str) -> list[Part]:
     """The parts of a call's result in which a person says something; not of a no, which is told with it."""
-    if not _CALLED.match(text):
+    if not (found := _REPLIED.match(text)):
         return []
-    for tag in REPLIES:
-        before, opened, rest = text.partition(f"<{tag}>")
-        words, closed, behind = rest.rpartition(f"</{tag}>")
-        if opened and closed and words.strip() and _DENIED not in before:
-            return [Part(f"{before.strip()}\n{behind.strip()}".strip(), "meta"), Part(words.strip())]
-    return []
+    before, _, tag = found[0].rpartition("<")
+    words, closed, behind = text[found.end() :].rpartition(f"</{tag}")
+    if not (closed and words.strip()) or _DENIED in before:
+        return []
+    return [Part(f"{before.strip()}\n{behind.strip()}".strip(), "meta"), Part(words.strip())]
 
 
 def interrupted(text: str) -> Literal["", "answer", "tool"]:

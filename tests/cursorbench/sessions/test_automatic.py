@@ -50,6 +50,7 @@ NOTICES = [
     "</environment_details>",
     "[execute_command for 'cat <<E\nx\nE'] Result:\nCommand executed.",
     "[attempt_completion] Result:\nThe tool execution failed with the following error:",
+    "[read_file for 'prompt.txt'] Result:\nEnd with\n<answer>\n42\n</answer>\nor <feedback>",
     "<info-msg>\nIt is currently 2026-11-20 16:37:00\nWorking directory: /w\n</info-msg>",
     f"<timestamp>Monday, 9:35 PM</timestamp>\n{FINISHED}",
     "<ci-monitor-event>A check failed on pull request #7.</ci-monitor-event>",
