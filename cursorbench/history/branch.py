@@ -146,10 +146,15 @@ class Branch:
         return next((path for path in sorted(self._submodules) if f"/{path}/" in place), "")
 
     def link(self, told: str) -> str:
-        """The symbolic link, of now or of once, that a log's path names; "" when it does not."""
+        """The symbolic link, of now or of once, that a log's path names; "" when it names none, or a file of
+        that name in a folder."""
         self._read()
+        assert self._by_name is not None
         place = f"/{told.lstrip('/')}"
-        return next((path for path in sorted(self._links) if place.endswith(f"/{path}")), "")
+        found = max((path for path in self._links if place.endswith(f"/{path}")), key=len, default="")
+        files = self._by_name.get(place.rpartition("/")[2], ()) if found else ()
+        in_folder = any(len(one.path) > len(found) and place.endswith(f"/{one.path}") for one in files)
+        return "" if in_folder else found
 
     def path_at(self, commit: str, path: str, since: str = "") -> str:
         """What a file of this path is called in a commit, its renames followed; "" when it is gone.

@@ -209,6 +209,16 @@ def test_a_file_that_became_a_link_to_its_new_name_was_renamed(git: Git) -> None
     assert (second.path, second.kept["head"]) == ("a.py", Kept(1, 1))
 
 
+def test_a_file_in_a_folder_is_not_the_link_of_its_name_above_it(git: Git) -> None:
+    """As the AGENTS.md of a project's parts, where its own is a link: what was lost of them was unknown."""
+    git.commit(-HOUR, {"CLAUDE.md": OLD, "part/AGENTS.md": OLD})
+    (git.folder / "AGENTS.md").symlink_to("CLAUDE.md")
+    git.commit(2 * HOUR, {})
+    git.commit(40 * DAY, {"b.py": NEW})
+    one, other = git.follow(change(OLD, NEW, "part/AGENTS.md"), change(OLD, NEW, "AGENTS.md", key="2"))
+    assert (one.kept["head"], one.reason, other.kept) == (NONE, "no commit took it", {})
+
+
 def test_a_cell_of_a_notebook_is_unknown_and_its_json_is_followed(git: Git) -> None:
     """As lines of the file the cell's source is in no commit: it counted as lost in all of them."""
     was, now = (f'{{\n "cells": [\n  "source": [\n    "frame = {n}\\n"\n  ]\n ]\n}}\n' for n in (1111, 2222))
