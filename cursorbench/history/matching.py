@@ -64,6 +64,7 @@ class Matcher:
         self._files: dict[str, dict[str, set[Changed]]] = {}  # of a commit, by base name and by line
         self._touched: dict[str, Touched] = {}
         self._short_lines: dict[str, set[str]] = defaultdict(set)
+        self._nears: dict[str, int] = {}
         self._windows: dict[str, tuple[float, float]] = {}  # of all changes of files of one name
         for units in changes:
             name, (first, last) = _base(units.change.path), _window(units)
@@ -111,13 +112,19 @@ class Matcher:
         """Whether a commit that may have taken the change did so to a file that has no text here."""
         told, textless = units.change.path, self.branch.repository.textless
         files = self.branch.changes_of(_base(told)) if textless else []
-        nearest = max((_near(told, file.path) for file in files), default=0)
         first, last = _window(units)
         return any(
             first <= self.branch.times[file.commit] <= last and not textless.isdisjoint(file.blobs)
             for file in files
-            if _near(told, file.path) == nearest
+            if self._nearest(told, file.path)
         )
+
+    def _nearest(self, told: str, path: str) -> bool:
+        """Whether no file of this name is nearer to what the log calls one."""
+        if told not in self._nears:
+            paths = {file.path for file in self.branch.changes_of(_base(told))}
+            self._nears[told] = max((_near(told, one) for one in paths), default=0)
+        return _near(told, path) == self._nears[told]
 
     def _named(self, units: Units, least: float) -> Match | None:
         """The named commit that has most of a change; `least` is asked of one that only a session names."""
@@ -173,7 +180,7 @@ class Matcher:
             for file in self._candidates(units, name)
             if first <= self.branch.times[file.commit] <= last
             and (score := self._score(units, file)) >= ENOUGH
-            and (score >= 1 or units.short or self._telling(units, file))
+            and (score >= 1 or self._telling(units, file))
             and self.branch.repository.textless.isdisjoint(file.blobs)
         ]
         if not scored:
@@ -220,7 +227,10 @@ class Matcher:
         return ((wanted & added).total() + (units.deleted & deleted).total()) / total if total else 0.0
 
     def _telling(self, units: Units, file: Changed) -> bool:
-        """Whether the lines that a change and a commit share are enough not to be the same by chance."""
+        """Whether what a change and a commit share is enough not to be the same by chance: so many letters.
+        Of short lines without what was told around them: whether the log means no other file rather."""
+        if units.short:
+            return self._nearest(units.change.path, file.path)
         added, deleted = self._lines(file)
         shared = (units.added & added) + (units.deleted & deleted)
         return weight(shared.elements()) >= MOVED

@@ -229,6 +229,16 @@ def test_short_lines_of_edits_that_are_told_by_whole_texts(git: Git, session: st
     assert [one.kept["head"].kept for one in found] == [1, 1, 1, 0, 1, 1]
 
 
+def test_short_lines_alone_are_found_in_no_other_file_of_the_name(git: Git) -> None:
+    """What was lost of `a/__init__.py` was kept in `b/__init__.py`, where a user had made one like it."""
+    was, new = text("import os", "x = 1"), text("import os", "x = 2")
+    git.commit(-HOUR, {"a/__init__.py": was, "b/__init__.py": text("x = 1")})
+    git.commit(2 * HOUR, {"b/__init__.py": text("x = 2")})
+    git.commit(40 * DAY, {"c.py": OLD})
+    (got,) = git.follow(change(was, new, "/home/u/a/__init__.py"))
+    assert (got.kept["head"], got.reason) == (Kept(hunks=1), "no commit took it")
+
+
 def test_of_two_short_lines_of_a_change_the_one_rewritten_later_is_superseded(git: Git) -> None:
     git.commit(-HOUR, {"a.py": text("a", "b", "c", "d")})
     git.commit(60_000, {"a.py": text("a1", "b", "c2")})
