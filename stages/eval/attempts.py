@@ -24,8 +24,8 @@ def file_name(suite: str, role: str) -> str:
 
 
 def safe_name(suite: str) -> str:
-    """A suite's name as part of a file's; no two suites have the same."""
-    return quote(suite, safe="")
+    """A suite's name as part of a file's; no two suites have the same. Letters stay, to be short."""
+    return "".join(letter if letter.isalnum() else quote(letter, safe="") for letter in suite)
 
 
 def write(path: Path, spec: SuiteSpec, attempts: Sequence[Attempt]) -> None:

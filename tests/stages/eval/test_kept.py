@@ -35,6 +35,7 @@ def test_every_suite_has_files_of_its_own() -> None:
     ):
         assert len(set(called)) == len(names)
         assert not any("/" in one or ":" in one for one in called)
+    assert len(file_name(f"perplexity:{'я' * 45}", "baseline").encode()) < 255
 
 
 class Killed(BaseException):
