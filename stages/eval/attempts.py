@@ -28,11 +28,10 @@ def safe_name(suite: str) -> str:
     """A suite's name as part of a file's; no two suites have the same, and no name is too long for one."""
     plain = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in suite)
     short = plain.encode()[:_LONGEST].decode(errors="ignore")
-    return (
-        plain
-        if short == suite
-        else f"{short}-{hashlib.sha256(suite.encode(errors='surrogatepass')).hexdigest()[:16]}"
-    )
+    if short == suite:
+        return suite
+    digest = hashlib.sha256(suite.encode(errors="surrogatepass")).hexdigest()
+    return f"{short}-{digest[:16]}"
 
 
 def write(path: Path, spec: SuiteSpec, attempts: Sequence[Attempt]) -> None:
