@@ -20,7 +20,7 @@ from stages import locks
 from stages.errors import InputMissingError, RtrlError, UsageError
 from stages.registry import ballast
 from stages.stage import Artifact, Output
-from stages.workspace import SETTINGS_FILE, Workspace
+from stages.workspace import SETTINGS_FILE, Workspace, require_utf8
 
 KEY_NAME = "default"
 
@@ -163,9 +163,11 @@ def init_bare(root: Path) -> Workspace:
 def _alone(root: Path) -> Iterator[None]:
     """One `init` of a folder at a time: of two, the key in default.key was one that the other had revoked.
 
-    Raises LockedError (exit 11).
+    Raises LockedError (exit 11), or UsageError where no workspace can be: nothing is left there then.
     """
-    path = Workspace(root.expanduser().resolve()).run_dir / "init.lock"
+    workspace = Workspace(root.expanduser().resolve())
+    require_utf8(workspace.root)
+    path = workspace.run_dir / "init.lock"
     with locks.hold(path, what=f"init of {root}", hint=locks.RUN_AGAIN):
         yield
 

@@ -35,6 +35,14 @@ def private(folder: Path) -> Path:
     return folder
 
 
+def require_utf8(root: Path) -> None:
+    """Raise UsageError for a workspace's path that is none."""
+    try:
+        str(root).encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"the path {root} is no UTF-8", hint="name another folder") from error
+
+
 @dataclass(frozen=True)
 class Workspace:
     """A workspace on disk. Settings are read when first asked for.
@@ -84,10 +92,7 @@ class Workspace:
         from stages.registry.migrate import create_store
 
         root = root.expanduser().resolve()
-        try:
-            str(root).encode()
-        except UnicodeEncodeError as error:
-            raise UsageError(f"the path {root} is no UTF-8", hint="name another folder") from error
+        require_utf8(root)
         if (root / SETTINGS_FILE).exists():
             raise UsageError(f"{root} is a workspace already", hint="name another folder")
         Settings.parse(settings_toml, source=SETTINGS_FILE)

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages import exclusion
 from stages.collect.scan import EVENT_CODE, Bools, Ints, Scan
 from stages.exits import EXITS
+from stages.parts import CUT
 
 REASONS = {
     name: EXITS[name].what
@@ -132,7 +134,7 @@ def plan(scan: Scan, rules: Rules, now: int, forgotten: Bools) -> Plan:
         last_row=last_row,
         last_at=last_at,
         lag=np.where(unrelated, -1, lag),
-        follow_up=_follow_ups(scan, first_row, ~scan.g_no_train & ~forgotten),
+        follow_up=_follow_ups(scan, first_row, last_row, ~scan.g_no_train & ~forgotten),
         take_generation=take,
         reseal=take & (scan.g_prefix > 0) & ~in_episode,
         take_event=take_event,
@@ -210,13 +212,13 @@ def _ends(scan: Scan, n: int) -> tuple[Ints, Ints]:
     return first, last
 
 
-def _follow_ups(scan: Scan, first_row: Ints, readable: Bools) -> Ints:
+def _follow_ups(scan: Scan, first_row: Ints, last_row: Ints, readable: Bools) -> Ints:
     """The session's next request, where no user_message event tells the user's next message.
 
     Of an episode that begins once this one has made its last request, and not while another of the session
     is under way: what an agent asks of its sub-agents is no message to it, nor to the sub-agent before. Plain
-    completions have no requests of people, and take no part. What a client sent again by itself is nobody's
-    message either: the answer before it had not come.
+    completions have no requests of people, and take no part. Nor is one a message that its client sent again
+    by itself as the answer before it had not come.
     """
     n = len(scan.episodes)
     found = np.full(n, -1)
@@ -236,7 +238,20 @@ def _follow_ups(scan: Scan, first_row: Ints, readable: Bools) -> Ints:
     found[here[same]] = rows[same]
     messages = (scan.v_type == EVENT_CODE["user_message"]) & scan.v_own_key & (scan.v_generation >= 0)
     told = _any(n, scan.g_episode[scan.v_generation], messages) if len(scan.v_seq) else np.zeros(n, np.bool_)
-    return np.where(told | (found < 0) | ~readable[found] | scan.g_retried[found], -1, found)
+    return np.where(told | (found < 0) | ~readable[found] | _again(scan, last_row, found), -1, found)
+
+
+def _again(scan: Scan, asked: Ints, follow_up: Ints) -> Bools:
+    """Whether a client sent by itself, as `follow_up` [E], what it had `asked` before [E].
+
+    The prompt is as long, or not known of an answer that was cut before it began. Else it sent again what was
+    refused at first (by a gateway that was full) and is nowhere recorded: a person's new message.
+    """
+    tokens = np.asarray(scan.generations["prompt_tokens"], dtype=np.int64)
+    cut = np.asarray(pc.is_in(scan.generations["finish_reason"], value_set=pa.array(CUT)), dtype=np.bool_)
+    same = (tokens[asked] == tokens[follow_up]) | (cut & (tokens == 0))[asked]
+    again: Bools = scan.g_retried[follow_up] & same
+    return again
 
 
 def _meanwhile(scan: Scan, place: Ints, chat: Bools) -> Bools:

@@ -7,14 +7,15 @@ Written to be read again: by the next eval as its baseline's attempts, and by pe
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import quote
 
 from evals.cases import Attempt, SuiteSpec
 from stages.errors import IntegrityError
 
+_LONGEST = 160  # bytes of a suite's name in a file's, of which file systems take 255
 FIXED = ("case", "cluster", "attempt", "failure", "detail")
 
 
@@ -24,8 +25,13 @@ def file_name(suite: str, role: str) -> str:
 
 
 def safe_name(suite: str) -> str:
-    """A suite's name as part of a file's; no two suites have the same. Letters stay, to be short."""
-    return "".join(letter if letter.isalnum() else quote(letter, safe="") for letter in suite)
+    """A suite's name as part of a file's; no two suites have the same, and no name is too long for one."""
+    plain = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in suite)
+    short = plain.encode()[:_LONGEST].decode(errors="ignore")
+    if short == suite:
+        return suite
+    digest = hashlib.sha256(suite.encode(errors="surrogatepass")).hexdigest()
+    return f"{short}-{digest[:16]}"
 
 
 def write(path: Path, spec: SuiteSpec, attempts: Sequence[Attempt]) -> None:

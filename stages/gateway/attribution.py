@@ -238,11 +238,12 @@ def _lasting(message: Mapping[str, Any]) -> Any:
     if not isinstance(content, str):
         return content
     if message.get("role") == "user":
-        return _without_passing(content) if _PASSING[0] in content else content
+        return _without_passing(content)
     return content.partition("\n")[2] if content.startswith(_BILLING) else content
 
 
 def _without_passing(text: str) -> str:
+    """Nor the blanks around it: what is told stands on lines of its own, behind a text's last line end."""
     opened, closed = _PASSING
     first, *rest = text.split(opened)
     parts = (piece.partition(closed) for piece in rest)

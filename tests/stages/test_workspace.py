@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from stages.errors import StoreError, UsageError
+from stages.init import init_bare
 from stages.workspace import Workspace
 
 
@@ -50,8 +51,9 @@ def test_a_bad_start_makes_no_workspace(tmp_path: Path) -> None:
 
 def test_a_path_that_no_artifact_could_be_written_to_makes_no_workspace(tmp_path: Path) -> None:
     """`init` took it, and each collect in it failed."""
-    with pytest.raises(UsageError, match="is no UTF-8"):
-        Workspace.create(tmp_path / os.fsdecode(b"bad\xff"), "")
+    for make in (init_bare, lambda root: Workspace.create(root, "")):
+        with pytest.raises(UsageError, match="is no UTF-8"):
+            make(tmp_path / os.fsdecode(b"bad\xff"))
     assert not list(tmp_path.iterdir())
 
 

@@ -121,14 +121,18 @@ def test_what_is_not_mature_yet_is_read_again() -> None:
 
 
 def test_the_next_request_is_a_message_only_where_it_may_be_read_and_no_client_told_one() -> None:
-    def follow_up(*, told: bool = False, lost: bool = False, **fields: Any) -> int:
-        made = [generation("1", "first", 0), generation("2", "next", 1, **fields)]
+    def follow_up(*, told: bool = False, lost: bool = False, of: Any = (), **fields: Any) -> int:
+        made = [generation("1", "first", 0, **dict(of)), generation("2", "next", 1, **fields)]
         found = scanned(made, [event("x", "1", "user_message", 1)] if told else [])
         decided = plan(found, RULES, 10 * HOUR, np.array([False, lost]))
         return int(decided.follow_up[found.episodes.index("first")])
 
     assert (follow_up(), follow_up(told=True), follow_up(lost=True)) == (1, -1, -1)
-    assert follow_up(features={RETRIED: "1"}) == -1, "its client sent it again by itself, after a time-out"
+    again = {RETRIED: "1"}
+    assert follow_up(features=again) == -1, "the same prompt: its client sent it again by itself"
+    unknown = {"prompt_tokens": 0, "finish_reason": "abort"}
+    assert follow_up(features=again, of=unknown) == -1, "its answer was cut before it began"
+    assert follow_up(features=again, prompt_tokens=9) == 1, "a new message, which had been refused at first"
 
 
 def test_a_plain_completion_is_nobodys_next_message_and_has_none() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,10 @@ def test_every_suite_has_files_of_its_own() -> None:
     ):
         assert len(set(called)) == len(names)
         assert not any("/" in one or ":" in one for one in called)
-    assert len(file_name(f"perplexity:{'я' * 45}", "baseline").encode()) < 255
+    long = ["perplexity:/home/иван/" + "документация/" * 30 + last for last in ("a", "b")]
+    for name in (*long, long[0][:80], "x" * 300, os.fsdecode(b"bad\xff")):
+        assert len(file_name(name, "candidate-2").encode()) < 240, "file systems take 255 bytes"
+    assert len({file_name(name, "x") for name in long}) == 2
 
 
 class Killed(BaseException):

@@ -91,6 +91,8 @@ def test_goose_keeps_its_session_and_its_episode() -> None:
     requests[2] += [CALL, T, {"role": "user", "content": told[2]}, CALL, T]
     assert len({conversation("k", "ada", request, CALL) for request in requests}) == 1
     assert [asked(request).requests for request in requests] == [1, 1, 1]
+    of_file = [[{"role": "user", "content": text}] for text in (f"fix it\n\n{told[0]}", "fix it\n")]
+    assert len({conversation("k", "ada", request, CALL) for request in of_file}) == 1, "goose run -i FILE"
     assert conversation(
         "k", "ada", [{"role": "user", "content": f"{told[0]}\nfix her"}], CALL
     ) != conversation("k", "ada", requests[0], CALL)
