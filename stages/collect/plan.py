@@ -215,8 +215,8 @@ def _follow_ups(scan: Scan, first_row: Ints, readable: Bools) -> Ints:
 
     Of an episode that begins once this one has made its last request, and not while another of the session
     is under way: what an agent asks of its sub-agents is no message to it, nor to the sub-agent before. Plain
-    completions have no requests of people, and take no part. What a client sent again by itself is nobody's
-    message either: the answer before it had not come.
+    completions have no requests of people, and take no part. Nor is it a message where a client sent this
+    one's first request again by itself (`_sent_again`).
     """
     n = len(scan.episodes)
     found = np.full(n, -1)
@@ -236,7 +236,19 @@ def _follow_ups(scan: Scan, first_row: Ints, readable: Bools) -> Ints:
     found[here[same]] = rows[same]
     messages = (scan.v_type == EVENT_CODE["user_message"]) & scan.v_own_key & (scan.v_generation >= 0)
     told = _any(n, scan.g_episode[scan.v_generation], messages) if len(scan.v_seq) else np.zeros(n, np.bool_)
-    return np.where(told | (found < 0) | ~readable[found] | scan.g_retried[found], -1, found)
+    return np.where(told | (found < 0) | ~readable[found] | _sent_again(scan, first_row, found), -1, found)
+
+
+def _sent_again(scan: Scan, first_row: Ints, rows: Ints) -> Bools:
+    """Whether such a row is an episode's first request, sent again as the answer had not come in time, [E].
+
+    A client also sends again what was refused (429, 503) and so is nowhere: a person's next message then,
+    whose prompt has the answer before in it.
+    """
+    prompts: Ints = scan.generations["prompt_tokens"].to_numpy()
+    before = prompts[first_row]
+    same = (prompts[rows] <= before) | (before == 0)  # 0: the engine told none
+    return np.asarray(scan.g_retried[rows] & same, dtype=np.bool_)
 
 
 def _meanwhile(scan: Scan, place: Ints, chat: Bools) -> Bools:

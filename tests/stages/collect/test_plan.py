@@ -128,7 +128,9 @@ def test_the_next_request_is_a_message_only_where_it_may_be_read_and_no_client_t
         return int(decided.follow_up[found.episodes.index("first")])
 
     assert (follow_up(), follow_up(told=True), follow_up(lost=True)) == (1, -1, -1)
-    assert follow_up(features={RETRIED: "1"}) == -1, "its client sent it again by itself, after a time-out"
+    again: dict[str, Any] = {"features": {RETRIED: "1"}}
+    assert follow_up(**again) == -1, "its client sent it again by itself, after a time-out"
+    assert follow_up(**again, prompt_tokens=9) == 1, "the next message, that was refused at first (503)"
 
 
 def test_a_plain_completion_is_nobodys_next_message_and_has_none() -> None:
