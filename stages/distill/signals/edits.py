@@ -159,15 +159,17 @@ def _unseen(events: Sequence[Event], in_time: Collection[int]) -> frozenset[str]
     """Files of edits that are told by name alone, as some logs do, and that stand: what was undone or refused
     `in_time`, at these places, and not edited again does not."""
     standing: dict[str, set[str]] = defaultdict(set)  # whose edits, by file
+    made: set[tuple[str, str]] = set()  # file and generation of all edits so far, as `_SoFar` has them
     for place, event in enumerate(events):
         path, whose = path_of(event), event.generation_id
+        if event.type == "edit_applied":
+            made |= {(path, whose), ("", whose)}
         if _by_name_alone(event):
             standing[path].add(whose)
-        elif place in in_time and event.type == "edit_reverted" and whose not in standing[path]:
-            standing[path].clear()
         elif place in in_time:
+            everybodys = event.type == "edit_reverted" and (path, whose) not in made
             for file in (path,) if path else tuple(standing):
-                standing[file].discard(whose)
+                standing[file] -= set(standing[file]) if everybodys else {whose}
     return frozenset(path for path, of in standing.items() if of)
 
 

@@ -138,7 +138,12 @@ def test_an_edit_told_by_name_alone_is_an_edit_and_its_persistence_is_not_known(
     assert edit_persistence(named, 1000, edits_of(named, 0, 1000)) is None
     undone = told("edit_reverted", 2, path="a.py")
     assert not edited(edits_of([*named, undone], 0, 1000))
-    assert not edited(edits_of([*named, told("edit_rejected", 2)], 0, 1000))
+    for kind in ("edit_rejected", "edit_reverted"):
+        assert not edited(edits_of([*named, told(kind, 2)], 0, 1000)), "of all files"
+    theirs = event("edit_reverted", 2, generation="other")
+    assert not edited(edits_of([*named, theirs], 0, 1000))
+    with_text = event("edit_applied", 1, generation="other", path="b.py", before="", after="a = total(1)\n")
+    assert edits_of([*named, with_text, theirs], 0, 1000).unseen == {"a.py"}, "it undoes its own"
     # what is undone after the horizon stands, and so does another's edit when a proposal is refused
     assert edited(edits_of([*named, told("edit_reverted", 1500, path="a.py")], 0, 1000))
     other = event("edit_rejected", 2, generation="other", path="a.py")

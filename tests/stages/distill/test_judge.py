@@ -225,6 +225,8 @@ def test_not_more_at_once_than_allowed(server: Server, tmp_path: Path) -> None:
         ("The user is not dissatisfied.", False),
         ("SATISFIED (not **DISSATISFIED**)", False),
         ("They aren't really satisfied.", True),
+        ("They say that it is still not working (DISSATISFIED)", True),
+        ("It does not compile **DISSATISFIED**", True),
         ("I am not sure. SATISFIED", False),
     ],
 )
