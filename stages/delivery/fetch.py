@@ -27,6 +27,8 @@ KEEP = 4  # whole checkpoints: what is served, what was before, and what is comi
 LONGEST = 64  # deltas in a row; longer chains are somebody's mistake
 WORK = "tmp-"
 
+Link = tuple[str, str | None]  # of a chain: digest and base
+
 
 @dataclass(frozen=True)
 class Fetched:
@@ -53,9 +55,8 @@ def fetch(url: str, digest: str, cache: Path) -> Fetched:
         shutil.rmtree(left)
     with tempfile.TemporaryDirectory(dir=cache, prefix=WORK, ignore_cleanup_errors=True) as name:
         work = Path(name)
-        moved, links = _download(Depot(url), digest, cache, work)
         whole = work / "whole"
-        _put_together(work, links, cache, whole)
+        moved, links = _made(Depot(url), digest, cache, work, whole)
         for path in files_of(whole):
             with path.open("rb") as file:
                 os.fsync(file.fileno())
@@ -64,16 +65,37 @@ def fetch(url: str, digest: str, cache: Path) -> Fetched:
     return Fetched(here, moved, sum(base is not None for _, base in links))
 
 
-def _download(depot: Depot, digest: str, cache: Path, work: Path) -> tuple[int, list[tuple[str, str | None]]]:
-    """What is not here: bytes, and the links of the chain (digest, base), the wanted one first."""
-    links: list[tuple[str, str | None]] = []
+def _made(depot: Depot, digest: str, cache: Path, work: Path, whole: Path) -> tuple[int, list[Link]]:
+    """The wanted checkpoint in `whole`: bytes that came for it, and its links.
+
+    What comes is checked against its digest, what lies here was checked when it came. Where a copy here was
+    changed since, the chain is fetched down to its whole checkpoint, and the copy is gone.
+    """
+    moved, links = _download(depot, digest, work, cache)
+    changed = links[-1][1]
+    try:
+        _put_together(work, links, cache, whole)
+    except IntegrityError:
+        if changed is None:
+            raise
+        shutil.rmtree(whole, ignore_errors=True)
+        more, below = _download(depot, changed, work)
+        moved, links = moved + more, links + below
+        _put_together(work, links, cache, whole)
+        _remove(cache / changed.removeprefix("sha256:"))
+    return moved, links
+
+
+def _download(depot: Depot, digest: str, work: Path, cache: Path | None = None) -> tuple[int, list[Link]]:
+    """What is not in `cache`: bytes, and the links of the chain, the wanted one first."""
+    links: list[Link] = []
     moved, wanted = 0, digest
     while True:
         manifest = depot.manifest(wanted)
         moved += depot.get(wanted, manifest, work / wanted.removeprefix("sha256:"))
         base = manifest.get("base")
         links.append((wanted, base))
-        if base is None or (cache / base.removeprefix("sha256:")).is_dir():
+        if base is None or (cache is not None and (cache / base.removeprefix("sha256:")).is_dir()):
             return moved, links
         if len(links) > LONGEST:
             raise IntegrityError(
@@ -82,7 +104,7 @@ def _download(depot: Depot, digest: str, cache: Path, work: Path) -> tuple[int, 
         wanted = base
 
 
-def _put_together(work: Path, links: list[tuple[str, str | None]], cache: Path, whole: Path) -> None:
+def _put_together(work: Path, links: list[Link], cache: Path, whole: Path) -> None:
     """The wanted checkpoint's whole folder, from the links downloaded and the one below them."""
     top = work / links[0][0].removeprefix("sha256:")
     bottom, base = links[-1]
@@ -110,6 +132,11 @@ def _prune(cache: Path, keep: Path) -> None:
     folders = [path for path in cache.iterdir() if path.is_dir() and not path.name.startswith(WORK)]
     folders.sort(key=lambda path: (path == keep, path.stat().st_mtime), reverse=True)
     for old in folders[KEEP:]:
-        gone = cache / f"{WORK}{old.name}"
-        old.rename(gone)
-        shutil.rmtree(gone)
+        _remove(old)
+
+
+def _remove(old: Path) -> None:
+    """A checkpoint from the cache; never half of it, also when killed."""
+    gone = old.with_name(f"{WORK}{old.name}")
+    old.rename(gone)
+    shutil.rmtree(gone)

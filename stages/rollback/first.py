@@ -115,7 +115,7 @@ def _locked(path: Path, name: str, endpoint: Endpoint, line: str, timeout: float
     while True:
         left = end - time.monotonic()
         try:
-            return locks.acquire(path, what=name, timeout=max(0.0, min(left, TOLD_S)))
+            return locks.acquire(path, what=name, run="rollback", timeout=max(0.0, min(left, TOLD_S)))
         except LockedError:
             if left <= 0:
                 raise

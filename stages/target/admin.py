@@ -179,13 +179,18 @@ _KINDS: dict[object, type[RtrlError]] = {
     "drain_timeout": DependencyDownError,
 }
 
+_LOGS = "the output of `rtrl serve` and the engine's log say more"
+_HINTS: dict[object, str] = {
+    "overtaken": "`rtrl status` says what is live since; deploy again if it is still wanted",
+}
+
 
 def refused(path: str, status: int, document: Any) -> RtrlError:
     """The gateway's error answer (docs/http.md) as ours: by its cause's exit code, its code, its status."""
     error = document.get("error") if isinstance(document, dict) else None
     error = error if isinstance(error, dict) else {}
     message = str(error.get("message") or f"the gateway refused {path} with status {status}")
-    hint = str(error.get("hint") or "the output of `rtrl serve` and the engine's log say more")
+    hint = str(error.get("hint") or _HINTS.get(error.get("code")) or _LOGS)
     kind = _KINDS.get(error.get("exit_code")) or _KINDS.get(error.get("code"))
     if kind is None:
         kind = IntegrityError if status == 409 else DependencyDownError if status >= 500 else UsageError

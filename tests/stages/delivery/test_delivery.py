@@ -70,6 +70,41 @@ def test_going_back_needs_no_store(family: Family, tmp_path: Path) -> None:
         fetch(url, family.made[4].digest, cache)
 
 
+@pytest.mark.parametrize("how", ["changed", "gone"])
+def test_a_copy_that_was_damaged_here_stops_no_later_checkpoint(
+    family: Family, tmp_path: Path, how: str
+) -> None:
+    url, cache = f"file://{tmp_path}/depot", tmp_path / "cache"
+    push(family.store, family.made[3], Depot(url))
+    damaged = fetch(url, family.made[2].digest, cache).path / NAME
+    whole = damaged.read_bytes()
+    damaged.unlink()
+    if how == "changed":
+        damaged.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    found = fetch(url, family.made[3].digest, cache)
+    assert (found.path / NAME).read_bytes() == family.bytes[family.made[3].digest]
+    assert found.links == 3, "down to the whole one"
+    back = fetch(url, family.made[2].digest, cache)
+    assert (back.path / NAME).read_bytes() == family.bytes[family.made[2].digest]
+    assert back.bytes > 0, "the damaged copy is gone"
+
+
+def test_a_delta_that_does_not_fit_costs_no_copy(
+    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, cache = f"file://{tmp_path}/depot", tmp_path / "cache"
+    push(family.store, family.made[2], Depot(url))
+    held = fetch(url, family.made[1].digest, cache).path
+
+    def unfit(*_: object) -> None:
+        raise IntegrityError("the difference to other weights", hint="")
+
+    monkeypatch.setattr(fetching, "rebuild", unfit)
+    with pytest.raises(IntegrityError, match="other weights"):
+        fetch(url, family.made[2].digest, cache)
+    assert [each.name for each in cache.iterdir()] == [held.name]
+
+
 def test_the_last_ones_are_kept(family: Family, url: str, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     (cache / "tmp-killed").mkdir(parents=True)

@@ -21,8 +21,9 @@ import pytest
 
 from stages import locks
 from stages.deploy.run import DeployStage
+from stages.errors import LockedError
 from stages.rollback.away import Asked
-from stages.rollback.first import move_first
+from stages.rollback.first import _locked, move_first
 from stages.rollback.run import RollbackStage
 from stages.runner import run_stage
 from stages.serving.detach import start_detached, stop
@@ -93,7 +94,9 @@ def test_a_deploy_that_waits_for_long_answers_gives_way(deployed: StubWorld) -> 
     with ThreadPoolExecutor(20) as threads:
         long = threads.submit(world.ask, "stub:delay=600")
         until(lambda: (light.served(world.endpoint) or {}).get("in_flight"))
-        deploy = subprocess.Popen([*command, "--input", later.ref], stdout=subprocess.DEVNULL)
+        deploy = subprocess.Popen(
+            [*command, "--input", later.ref], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
         asked: list[Future[httpx.Response]] = []
 
         def held() -> object:
@@ -104,10 +107,21 @@ def test_a_deploy_that_waits_for_long_answers_gives_way(deployed: StubWorld) -> 
         assert rollback(world).wait(60) == 0
         assert long.result().json()["error"]["code"] == "weights_updating"
         assert {each.result().status_code for each in asked} == {200}
-        assert deploy.wait(60) == 11
+        told = deploy.communicate(timeout=60)[1]
+        assert (deploy.returncode, b"deploy again" in told) == (11, True), told
     assert digest_of_answer(world) == world.first.digest[7:23]
     by_age = {each.checkpoint: each.state for each in reversed(world.store.deployments.history("auto"))}
     assert (by_age[later.digest], by_age[world.first.digest]) == ("failed", "live")
+
+
+def test_whoever_finds_the_line_taken_by_a_rollback_is_told_so(deployed: StubWorld) -> None:
+    path = deployed.store.lock_path("target-auto")
+    lock = _locked(path, "target-auto", deployed.endpoint, "auto", 5.0)
+    try:
+        with pytest.raises(LockedError, match=rf"target-auto is locked by rollback \(pid {os.getpid()} "):
+            locks.acquire(path, what="target-auto")
+    finally:
+        lock.release()
 
 
 def test_users_are_back_while_another_program_writes_to_the_registry(deployed: StubWorld) -> None:
