@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from stages.collect.scan import Scan
 from stages.errors import InputMissingError, IntegrityError
+from stages.owners import is_own_name
 from stages.spool import Spool
 
 
 def no_train_before(spool: Spool, scan: Scan, first: int) -> list[str]:
-    """Their ids, as far back as the spool goes. Only users who have readable requests here are looked at."""
-    users = {scan.users[code] for code in scan.g_user[~scan.g_no_train].tolist()}
-    asked = {scan.episodes[code] for code in scan.g_episode[~scan.g_no_train].tolist()}
+    """Their ids, as far back as the spool goes. Only users who named a readable episode are looked at."""
+    pairs = {*zip(scan.g_user.tolist(), scan.g_episode.tolist(), scan.g_no_train.tolist(), strict=True)}
+    named = {e: u for u, e, no_train in pairs if not no_train and is_own_name(scan.episodes[e])}
+    users = {scan.users[code] for code in named.values()}
+    asked = {scan.episodes[code] for code in named}
     found = set()
     for generation_id, user in spool.no_train(first):
         if user in users:

@@ -15,7 +15,6 @@ from cursorbench.sessions.automatic import is_notice
 from stages.gateway.errors import invalid
 from stages.gateway.http import Scope, header, is_deep
 from stages.gateway.times import parse_ms
-from stages.owners import mark
 
 MAX_NAME = 200
 EXACT = 2**53  # doubles from here on do not tell whole numbers apart
@@ -111,11 +110,6 @@ def conversation(
         opening.append([message.get("role"), _lasting(message)])
     parts = [key_id, user, opening, gist(first), *(["no_train"] if no_train else [])]
     return orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
-
-
-def own_name(name: str, key_id: str, user: str) -> str:
-    """A session, episode or group name a client gave, made unique across keys and users: `NAME@x...x`."""
-    return f"{name}@{mark(key_id, user)}"
 
 
 class Asked(NamedTuple):

@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stages import routing
+from stages import owners, routing
 from stages.errors import DependencyDownError, RtrlError
 from stages.gateway.arms import Arm
-from stages.gateway.attribution import Asked, Who, asked, own_name
+from stages.gateway.attribution import Asked, Who, asked
 from stages.gateway.conversations import Conversations, Owner
 from stages.gateway.episodes import Episodes
 from stages.gateway.errors import ApiError, unavailable
@@ -203,7 +203,7 @@ class Recorder:
                 "tools": str(request.tool_count),
                 "client": call.client,
                 **({POPULATION: call.key.population} if call.key.population else {}),
-                **({GROUP: own_name(who.group, call.key.id, who.user)} if who.group else {}),
+                **({GROUP: owners.own_name(who.group, call.key.id, who.user)} if who.group else {}),
                 **({RETRIED: "1"} if who.retried else {}),
             },
             no_train=who.no_train,
@@ -216,14 +216,14 @@ class Recorder:
         messages, who = call.request.messages, call.who
         reply = {"content": answer.content, "tool_calls": answer.calls}
         if who.session:
-            session = own_name(who.session, call.key.id, who.user)
+            session = owners.own_name(who.session, call.key.id, who.user)
         elif call.request.api == "chat":
             owner = Owner(call.key.id, who.user, who.no_train)
             session = self._conversations.session(call.id, owner, messages, reply, finish)
         else:
             session = f"s_{call.id}"
         if who.episode:
-            episode = own_name(who.episode, call.key.id, who.user)
+            episode = owners.own_name(who.episode, call.key.id, who.user)
         elif call.request.api == "chat":
             said = reply if n else None
             episode = self._episodes.derived(call.id, session, of, said, no_train=who.no_train)

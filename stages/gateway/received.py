@@ -26,7 +26,7 @@ from cursorbench.sessions.reading import MAX_LINE
 from cursorbench.sessions.seen import Seen
 from stages import reactions
 from stages.errors import DependencyDownError
-from stages.gateway.attribution import Who, own_name
+from stages.gateway.attribution import Who
 from stages.gateway.config import GatewayConfig
 from stages.gateway.disk_queue import Queue
 from stages.gateway.errors import unavailable
@@ -38,6 +38,7 @@ from stages.gateway.received_events import Told, event_of, itself, not_later
 from stages.gateway.times import now_ms
 from stages.inbox.records import OWN
 from stages.inbox.writer import InboxWriter, Received
+from stages.owners import own_name
 from stages.records import Event
 from stages.spool import EventResult, SpoolWriter
 from stages.verdicts import Verdicts

@@ -11,8 +11,9 @@ import pytest
 
 from stages import rows, schemas, tables
 from stages.errors import InconclusiveError, InputMissingError, IntegrityError
+from stages.owners import own_name
 from stages.records import RoutedExperts
-from stages.spool import SpoolDamagedError
+from stages.spool import Spool, SpoolDamagedError
 from stages.spool.reader import open_event
 from stages.stage import Artifact
 from stages.tokens import open_payload
@@ -266,22 +267,45 @@ def test_an_episode_with_a_no_train_request_stays_out_whatever_window_the_others
     world: World,
 ) -> None:
     """A client names it, so it goes on for days: the third collect begins after that request."""
-    world.generation("told", "mine", 0, no_train=True)
+    mine = own_name("mine", "default", "ada")
+    world.generation("told", mine, 0, no_train=True)
     world.generation("other", "other", 60_000, session="s2")
     world.tick(2 * HOUR)
     world.collect()
     world.promote(world.checkpoint(world.live, consumed=["other"]))
-    for gid, episode in (("again", "mine"), ("more", "more")):
+    for gid, episode in (("again", mine), ("more", "more")):
         world.generation(gid, episode, 3 * HOUR, session=episode, user="ada")
     world.tick(5 * HOUR)
     found = world.collect()
     assert found.outputs["interactions"].meta["window"]["resume_seq"] > 1
     world.promote(world.checkpoint(world.live, consumed=["other", "more", f"tick-{2 * HOUR}"]))
-    world.generation("late", "mine", 6 * HOUR)
+    world.generation("late", mine, 6 * HOUR)
     world.tick(9 * HOUR)
     again = world.collect()
     assert again.metrics["left_behind"]["no_train"] == 1
     assert again.metrics["episodes"] == 1, "the clock's"
+
+
+def test_requests_without_consent_are_looked_up_only_where_a_client_named_an_episode(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Derived episodes are never of both kinds; a million such requests would be read for nothing."""
+    read, record = list[str](), Spool.record
+    monkeypatch.setattr(Spool, "record", lambda self, gid: read.append(gid) or record(self, gid))
+    for gid, episode in (("told", "s_1/1-no-train"), ("also", own_name("e", "default", "ada"))):
+        world.generation(gid, episode, 0, no_train=True)
+    world.generation("other", "other", 60_000, session="s2")
+    world.tick(2 * HOUR)
+    world.collect()
+    world.promote(world.checkpoint(world.live, consumed=["other"]))
+    world.generation("again", "s_1/2", 3 * HOUR)
+    world.tick(5 * HOUR)
+    world.collect()
+    assert not {"told", "also"} & {*read}
+    world.generation("named", own_name("f", "default", "ada"), 6 * HOUR)
+    world.tick(9 * HOUR)
+    world.collect()
+    assert {"told", "also"} <= {*read}
 
 
 def test_forgotten_users(world: World) -> None:

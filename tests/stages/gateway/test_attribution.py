@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from stages.gateway.attribution import asked, conversation, own_name, text_of
+from stages.gateway.attribution import asked, conversation, text_of
 from stages.gateway.conversations import Conversations, Owner
 from stages.gateway.keys import ApiKeys
 from stages.gateway.times import parse_ms
 from stages.inbox.records import sender
+from stages.owners import own_name
 from stages.spool.pending import pending_user
 from tests.stages.gateway.rig import Rig, follow_ups, running, until
 
