@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import fsspec
@@ -19,7 +17,7 @@ from stages.delivery.depot import Depot
 from stages.delivery.fetch import fetch
 from stages.delivery.push import offering, push
 from stages.errors import DependencyDownError, IntegrityError, UsageError
-from tests.stages.delivery.family import NAME, Family
+from tests.stages.delivery.family import NAME, Family, asking
 
 
 @pytest.fixture(scope="module")
@@ -174,14 +172,6 @@ async def test_the_helper_fetches_for_whoever_has_its_key(family: Family, tmp_pa
         missing = await client.post("/fetch", json={"checkpoint": family.made[4].digest})
         assert (missing.status_code, missing.json()["error"]["exit_code"]) == (409, 12)
         assert (await client.post("/fetch", json={"checkpoint": "../../etc"})).status_code == 400
-
-
-@asynccontextmanager
-async def asking(helper: Helper) -> AsyncIterator[httpx.AsyncClient]:
-    keys = {"authorization": "Bearer k"}
-    transport = httpx.ASGITransport(helper)
-    async with httpx.AsyncClient(transport=transport, base_url="http://h", headers=keys) as client:
-        yield client
 
 
 @pytest.mark.parametrize(
