@@ -17,7 +17,7 @@ from pathlib import Path
 
 from stages import locks
 from stages.delivery.depot import Depot
-from stages.delta import SUFFIX
+from stages.delta import LONGEST, SUFFIX
 from stages.delta.file import delta_files
 from stages.delta.rebuild import rebuild
 from stages.delta.source import DeltaWeights, Weights, WholeWeights
@@ -25,7 +25,6 @@ from stages.errors import IntegrityError
 from stages.registry.objects import files_of
 
 KEEP = 4  # whole checkpoints: what is served, what was before, and what is coming, with one to spare
-LONGEST = 64  # deltas in a row; longer chains are somebody's mistake
 WORK = "tmp-"
 
 Link = tuple[str, str | None]  # of a chain: digest and base

@@ -10,13 +10,16 @@ from pathlib import Path
 import fsspec
 import httpx
 import pytest
+from pydantic import ValidationError
 
 from stages.delivery import fetch as fetching
 from stages.delivery.__main__ import Helper
 from stages.delivery.depot import Depot
 from stages.delivery.fetch import fetch
 from stages.delivery.push import offering, push
+from stages.delta import LONGEST
 from stages.errors import DependencyDownError, IntegrityError, UsageError
+from stages.train.config import TrainConfig
 from tests.stages.delivery.family import NAME, Family, asking
 
 
@@ -53,6 +56,22 @@ def test_what_is_fetched_is_what_was_published(family: Family, url: str, tmp_pat
     assert found.bytes < whole / 2, "the base was there"
     alone = fetch(url, last.digest, tmp_path / "empty")
     assert (alone.path / NAME).read_bytes() == family.bytes[last.digest]
+
+
+def test_the_longest_chain_that_a_setting_allows_is_fetched(
+    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A helper that had nothing of a longer one refused it for good, as of damage in the store."""
+    assert TrainConfig(delta_chain=LONGEST)
+    with pytest.raises(ValidationError, match=f"less than or equal to {LONGEST}"):
+        TrainConfig(delta_chain=LONGEST + 1)
+    url, last = f"file://{tmp_path}/depot", family.made[3]
+    push(family.store, last, Depot(url))
+    monkeypatch.setattr(fetching, "LONGEST", 3)
+    assert fetch(url, last.digest, tmp_path / "cache").links == 3
+    monkeypatch.setattr(fetching, "LONGEST", 2)
+    with pytest.raises(IntegrityError, match="more than 2 deltas"):
+        fetch(url, last.digest, tmp_path / "other")
 
 
 def test_going_back_needs_no_store(family: Family, tmp_path: Path) -> None:
