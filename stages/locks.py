@@ -61,13 +61,13 @@ def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def _try(fd: int, shared: bool) -> bool:
+def _try(fd: int, path: Path, shared: bool = False) -> bool:
     try:
         fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
             return False
-        raise
+        raise OSError(error.errno, error.strerror, str(path)) from error  # flock's own names no file
     return True
 
 
@@ -114,7 +114,7 @@ def acquire(
     # a moment at least: `is_free` holds a lock while it looks, a killed holder's child until its exec
     waited, patience = 0.0, max(timeout, GRACE_S)
     try:
-        while not _try(fd, shared):
+        while not _try(fd, path, shared):
             if waited >= patience:
                 holder = holder_of(path)
                 if brief or waited >= BRIEF_S or not holder.get("brief"):
@@ -151,7 +151,7 @@ def is_free(path: Path) -> bool:
     except FileNotFoundError:
         return True
     try:
-        return _try(fd, shared=False)
+        return _try(fd, path)
     finally:
         os.close(fd)
 
@@ -174,7 +174,7 @@ def in_use(folder: Path) -> bool:
     except OSError:
         return False
     try:
-        return not _try(fd, shared=False)
+        return not _try(fd, folder)
     except OSError:  # a file system without locks on folders
         return False
     finally:

@@ -24,7 +24,7 @@ import traceback
 from pathlib import Path
 
 from stages.delivery.depot import Depot, LostError
-from stages.delivery.fetch import fetch
+from stages.delivery.fetch import fetch, held
 from stages.delivery.place import place
 from stages.errors import RtrlError, UsageError, classified
 from stages.gateway.errors import ApiError, invalid
@@ -88,9 +88,10 @@ class Helper:
             if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
                 raise invalid("checkpoint must be a sha256 digest", param="checkpoint")
             began = time.monotonic()
-            async with self._busy:
-                with classified():  # a full disk
-                    found = await asyncio.to_thread(fetch, self._store, digest, self._cache)
+            with classified():  # a full disk
+                if (found := held(digest, self._cache)) is None:
+                    async with self._busy:
+                        found = await asyncio.to_thread(fetch, self._store, digest, self._cache)
             seconds = round(time.monotonic() - began, 3)
             told = {"path": str(found.path), "bytes": found.bytes, "links": found.links, "seconds": seconds}
             await send_json(send, 200, told)

@@ -1,7 +1,7 @@
 """The weights of a checkpoint in a folder of this machine, whole, from a store of deltas.
 
     CACHE/<digest>/    whole checkpoints, as an engine loads them; the last KEEP that were asked for
-    CACHE/tmp-*/       on their way; what a kill left is removed by the next fetch
+    CACHE/tmp-*/       on their way, of whoever holds CACHE's lock; what a kill left the next fetch removes
 
 Only what is not here is fetched: down the chain to the first checkpoint that is. What is here is given
 without asking the store, so that going back to an earlier checkpoint needs no network.
@@ -15,8 +15,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from stages import locks
 from stages.delivery.depot import Depot
-from stages.delta import SUFFIX
+from stages.delta import LONGEST, SUFFIX
 from stages.delta.file import delta_files
 from stages.delta.rebuild import rebuild
 from stages.delta.source import DeltaWeights, Weights, WholeWeights
@@ -24,7 +25,6 @@ from stages.errors import IntegrityError
 from stages.registry.objects import files_of
 
 KEEP = 4  # whole checkpoints: what is served, what was before, and what is coming, with one to spare
-LONGEST = 64  # deltas in a row; longer chains are somebody's mistake
 WORK = "tmp-"
 
 Link = tuple[str, str | None]  # of a chain: digest and base
@@ -40,17 +40,31 @@ class Fetched:
 
 
 def fetch(url: str, digest: str, cache: Path) -> Fetched:
-    """The checkpoint's folder in `cache`. One fetch at a time in a cache.
+    """The checkpoint's folder in `cache`. Helpers that share a cache fetch one after the other.
 
     Raises:
         DependencyDownError (13): it is not here and the store cannot be reached.
         IntegrityError (12): it is not in the store, damaged there, or does not rebuild to its sha256.
     """
-    here = cache / digest.removeprefix("sha256:")
-    if here.is_dir():
-        os.utime(here)
-        return Fetched(here, 0, 0)
+    if (found := held(digest, cache)) is not None:
+        return found
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with locks.occupy(cache).held():
+        return held(digest, cache) or _new(url, digest, cache)  # another helper's may have come meanwhile
+
+
+def held(digest: str, cache: Path) -> Fetched | None:
+    """The checkpoint's folder, where it is here: for that nobody waits, whatever the store does."""
+    here = cache / digest.removeprefix("sha256:")
+    if not here.is_dir():
+        return None
+    os.utime(here)
+    return Fetched(here, 0, 0)
+
+
+def _new(url: str, digest: str, cache: Path) -> Fetched:
+    """One that is not in the cache, which nobody else works in."""
+    here = cache / digest.removeprefix("sha256:")
     for left in cache.glob(f"{WORK}*"):
         shutil.rmtree(left)
     with tempfile.TemporaryDirectory(dir=cache, prefix=WORK, ignore_cleanup_errors=True) as name:

@@ -13,3 +13,4 @@ Works on paths alone. Not here: which checkpoint is whose base, and where rebuil
 """
 
 SUFFIX = ".delta"  # model.safetensors.delta stands for model.safetensors
+LONGEST = 64  # deltas in a row: all are read through to make one checkpoint whole

@@ -24,6 +24,7 @@ from stages.distill.measure import columns_of, measure, with_followups
 from stages.distill.questions import Question, question
 from stages.distill.signals.followup.features import Followup, brief
 from stages.distill.spec import parse
+from stages.errors import DependencyDownError
 from stages.vault import Vault
 from stages.verdicts import Verdicts
 from stages.workers import begun_ahead, cores, in_order
@@ -107,7 +108,7 @@ def measure_all(shards: list[Shard], engine: Literal["local", "ray"], workers: i
 
     Raises:
         InputMissingError: (exit 5) Ray is not installed.
-        DependencyDownError: (exit 13) a worker died.
+        DependencyDownError: (exit 13) a worker died, or the Ray cluster cannot be used.
     """
     workers = min(workers or cores(), len(shards))
     if engine == "ray":
@@ -129,6 +130,11 @@ def _on_ray(shards: list[Shard], workers: int) -> Iterator[Measured]:
             yield from begun_ahead(shards, begin, 2 * max(1, workers))
         except ray.exceptions.RayTaskError as error:
             raise error.as_instanceof_cause() from error
+        except ray.exceptions.RayError as error:  # none of the part's
+            raise DependencyDownError(
+                f"a worker of the Ray cluster died, or could not begin: {type(error).__name__}",
+                hint="is there enough memory on its machine, and the same rtrl? Ray's own logs say more",
+            ) from error
 
 
 def _sequences(episodes: list[Episode], digest: str) -> pa.Table:

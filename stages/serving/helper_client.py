@@ -57,7 +57,7 @@ class HelperClient:
         """Have it fetch a checkpoint, and put into the store what it says is lost there.
 
         Raises:
-            DependencyDownError (13): it does not answer as a helper does, or cannot fetch now.
+            DependencyDownError (13): it does not answer as a helper does, or cannot fetch now, or in time.
             IntegrityError (12): the checkpoint is damaged where it fetches from.
         """
         offered = set[str]()
@@ -77,6 +77,12 @@ class HelperClient:
             ) as client:
                 body = {"checkpoint": digest}
                 answer = await client.post(f"{self._url}/fetch", json=body, headers=self._headers)
+        except httpx.ReadTimeout as error:
+            raise DependencyDownError(
+                f"the helper of {self._name} has not fetched {digest[:19]} within {self._timeout_s:g} s",
+                hint="it goes on: deploy again in a while; a slow deploy.store wants a larger "
+                "engine.update_timeout_s",
+            ) from error
         except httpx.HTTPError as error:
             raise DependencyDownError(
                 f"the helper of {self._name} at {self._url} does not answer: {type(error).__name__}",

@@ -10,6 +10,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from stages.delta import LONGEST
+
 # What belongs to one correction, and has no effect under another
 _OF_CORRECTION = {
     "truncated": ("importance_cap",),
@@ -187,6 +189,7 @@ class TrainConfig(BaseModel):
     delta_chain: int = Field(
         8,
         ge=0,
+        le=LONGEST,
         description="weights are published as their difference to the parent's where that is smaller, at "
         "most this many times in a row; 0 is always whole",
     )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import fcntl
 import math
 import os
 from collections.abc import Callable
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stages import locks
-from stages.errors import LockedError
+from stages.errors import DependencyDownError, LockedError, classified
 from tests.locked import held_for_a_moment
 
 
@@ -149,3 +151,19 @@ def test_others_are_not_waited_for(tmp_path: Path, clock: Clock) -> None:
         with pytest.raises(LockedError):
             locks.acquire(path, what="target")
         assert clock.now < locks.BRIEF_S / 2
+
+
+@pytest.mark.parametrize("ask", [locks.is_free, lambda path: locks.acquire(path, what="it")])
+def test_a_disk_without_locks_is_told_with_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Path], object]
+) -> None:
+    """As of NFS without its lock service: "No locks available", and nobody knew of what."""
+
+    def refuse(fd: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    path = tmp_path / "collect.lock"
+    path.touch()
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(DependencyDownError, match=f"{path}: No locks available"), classified():
+        ask(path)

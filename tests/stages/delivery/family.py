@@ -1,12 +1,16 @@
-"""A line of checkpoints, each a small step from the one before."""
+"""A line of checkpoints, each a small step from the one before; and how a helper is asked for them."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx
 import numpy as np
 from safetensors.numpy import save_file
 
+from stages.delivery.__main__ import Helper
 from stages.registry.store import Store
 from stages.stage import Artifact, Output
 from stages.train.delta import as_delta
@@ -43,3 +47,12 @@ class Family:
         self.made.append(self.store.publish_external(outputs, line="auto")["checkpoint"])
         self.bytes[self.made[-1].digest] = whole
         return self.made[-1]
+
+
+@asynccontextmanager
+async def asking(helper: Helper) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a helper whose key is `k`."""
+    keys = {"authorization": "Bearer k"}
+    transport = httpx.ASGITransport(helper)
+    async with httpx.AsyncClient(transport=transport, base_url="http://h", headers=keys) as client:
+        yield client

@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import errno
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import fsspec
 import httpx
 import pytest
+from pydantic import ValidationError
 
 from stages.delivery import fetch as fetching
 from stages.delivery.__main__ import Helper
 from stages.delivery.depot import Depot
 from stages.delivery.fetch import fetch
 from stages.delivery.push import offering, push
+from stages.delta import LONGEST
 from stages.errors import DependencyDownError, IntegrityError, UsageError
-from tests.stages.delivery.family import NAME, Family
+from stages.train.config import TrainConfig
+from tests.stages.delivery.family import NAME, Family, asking
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,22 @@ def test_what_is_fetched_is_what_was_published(family: Family, url: str, tmp_pat
     assert found.bytes < whole / 2, "the base was there"
     alone = fetch(url, last.digest, tmp_path / "empty")
     assert (alone.path / NAME).read_bytes() == family.bytes[last.digest]
+
+
+def test_the_longest_chain_that_a_setting_allows_is_fetched(
+    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A helper that had nothing of a longer one refused it for good, as of damage in the store."""
+    assert TrainConfig(delta_chain=LONGEST)
+    with pytest.raises(ValidationError, match=f"less than or equal to {LONGEST}"):
+        TrainConfig(delta_chain=LONGEST + 1)
+    url, last = f"file://{tmp_path}/depot", family.made[3]
+    push(family.store, last, Depot(url))
+    monkeypatch.setattr(fetching, "LONGEST", 3)
+    assert fetch(url, last.digest, tmp_path / "cache").links == 3
+    monkeypatch.setattr(fetching, "LONGEST", 2)
+    with pytest.raises(IntegrityError, match="more than 2 deltas"):
+        fetch(url, last.digest, tmp_path / "other")
 
 
 def test_going_back_needs_no_store(family: Family, tmp_path: Path) -> None:
@@ -174,14 +191,6 @@ async def test_the_helper_fetches_for_whoever_has_its_key(family: Family, tmp_pa
         missing = await client.post("/fetch", json={"checkpoint": family.made[4].digest})
         assert (missing.status_code, missing.json()["error"]["exit_code"]) == (409, 12)
         assert (await client.post("/fetch", json={"checkpoint": "../../etc"})).status_code == 400
-
-
-@asynccontextmanager
-async def asking(helper: Helper) -> AsyncIterator[httpx.AsyncClient]:
-    keys = {"authorization": "Bearer k"}
-    transport = httpx.ASGITransport(helper)
-    async with httpx.AsyncClient(transport=transport, base_url="http://h", headers=keys) as client:
-        yield client
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +17,7 @@ from stages.collect.logs.source import Source
 from stages.collect.run import CollectStage
 from stages.distill.run import DistillStage
 from stages.distill.shards import Shard, measure_shard
-from stages.errors import IntegrityError, UsageError
+from stages.errors import DependencyDownError, IntegrityError, UsageError
 from stages.init import init_bare
 from stages.registry.store import Store
 from stages.result import StageResult
@@ -61,6 +63,35 @@ def test_ray_gives_the_same_artifact(place: tuple[Workspace, Store], monkeypatch
 
 def _path() -> list[str]:
     return [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+
+
+def test_a_worker_of_a_cluster_that_dies_is_told_as_such(
+    place: tuple[Workspace, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray tries its part three times more, and then says so by an error that is none of the part's."""
+
+    class RayError(Exception):
+        pass
+
+    class RayTaskError(RayError):
+        pass
+
+    class WorkerCrashedError(RayError):
+        pass
+
+    def crashed(_: object) -> None:
+        raise WorkerCrashedError
+
+    ray = SimpleNamespace(
+        is_initialized=lambda: True,
+        remote=lambda function: SimpleNamespace(remote=lambda shard: shard),
+        get=crashed,
+        exceptions=SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError),
+    )
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with pytest.raises(DependencyDownError, match="WorkerCrashedError") as caught:
+        distill(place, "distill.engine=ray")
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize("workers", [1, 2])

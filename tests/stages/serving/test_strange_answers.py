@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+import httpx
 import orjson
 import pytest
 
@@ -16,6 +17,7 @@ from stages.engine.config import EngineConfig
 from stages.engine.guard import KEY_VARIABLE
 from stages.errors import DependencyDownError, IntegrityError
 from stages.gateway.served import Checkpoint, ServedState
+from stages.serving.helper_client import HelperClient
 from stages.serving.outside import Outside
 from stages.target.config import TargetConfig
 from tests.stages.serving.test_outside import World, folder, world
@@ -193,3 +195,18 @@ async def test_a_server_that_is_no_engine_is_a_dependency_that_is_down(tmp_path:
             assert caught.value.hint
         assert served.engine == "down"
         await outside.stop()
+
+
+async def test_a_helper_that_is_still_fetching_is_not_told_to_be_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A large checkpoint from a slow store: "does not answer, start it" was said of one that was at work."""
+
+    async def late(*_: object, **__: object) -> None:
+        raise httpx.ReadTimeout("")
+
+    monkeypatch.setattr(httpx.AsyncClient, "post", late)
+    helper = HelperClient("far", "http://127.0.0.1:1", "k", 120.0, lambda *_: None)
+    with pytest.raises(DependencyDownError, match="far has not fetched") as caught:
+        await helper.fetch("sha256:" + "0" * 64)
+    assert "engine.update_timeout_s" in caught.value.hint
