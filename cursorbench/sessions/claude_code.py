@@ -89,6 +89,7 @@ class _Log:
         self._calls: OrderedDict[str, _Call] = OrderedDict()
         self._queue = said.Queue()
         self._failed = False  # the client spoke last, in the agent's place
+        self._joined = False  # a prompt came while the agent worked: its turn began with another one
 
     def items(self, place: Place, line: dict[str, Any]) -> Iterator[Read]:
         """The items of a line. One that was read before is remembered and not told again."""
@@ -113,6 +114,7 @@ class _Log:
     def _absorbed(self, session: str) -> Iterator[Read]:
         """Prompts that the agent has got by now; logs with attachments have told them before this line."""
         for one in self._queue.untold(session):
+            self._joined = True
             yield from self._given(one)
 
     def _given(self, one: said.Waiting) -> list[UserTurn | Interrupt]:
@@ -156,7 +158,7 @@ class _Log:
         elif kind == "attachment":
             yield from self._attachment(line, common)
         elif kind == "system":
-            yield from _system(line, common, self._failed)
+            yield from _system(line, common, self._failed or self._joined)
         elif kind == "queue-operation":
             prompt = said.plain(line.get("content"))
             waiting = said.Waiting(common["session"], prompt, common["at"], common["place"])
@@ -191,6 +193,7 @@ class _Log:
             waited |= self._queue.said(text := "\n".join(mine))
             if not waited:
                 yield from self._absorbed(common["session"])
+            self._joined = False
             yield UserTurn(**common, text=text, automatic=automatic)
 
     def _attachment(self, line: dict[str, Any], common: dict[str, Any]) -> Iterator[Read]:
@@ -202,6 +205,7 @@ class _Log:
             if attachment.get("commandMode", "prompt") != "prompt":
                 automatic = automatic or "meta"
             if self._queue.said(text) or not self._queue.again(text):
+                self._joined = self._joined or not automatic
                 yield from spoken.turns(text, automatic, **common)
 
     def _assistant(self, line: dict[str, Any], blocks: list[Any], common: dict[str, Any]) -> Iterator[Read]:
@@ -267,12 +271,12 @@ class _Log:
             yield Commit(**common, sha=sha, message=subject)
 
 
-def _system(line: dict[str, Any], common: dict[str, Any], failed: bool) -> Iterator[Read]:
-    """A local command, or how long a turn took; of one that `failed` there is no answer to say it of."""
+def _system(line: dict[str, Any], common: dict[str, Any], nobodys: bool) -> Iterator[Read]:
+    """A local command, or how long a turn took; `nobodys`: there is no one answer to say that of."""
     subtype, spent = line.get("subtype"), line.get("durationMs")
     if subtype == "local_command" and isinstance(line.get("content"), str):
         yield UserTurn(**common, text=line["content"], automatic="command")
-    elif subtype == "turn_duration" and not failed and isinstance(spent, int | float) and 0 <= spent < 1e12:
+    elif subtype == "turn_duration" and not nobodys and isinstance(spent, int | float) and 0 <= spent < 1e12:
         about = common | {"id": text_of(line.get("parentUuid")) or common["id"]}
         yield AgentTurn(**about, text="", duration_ms=float(spent))
 

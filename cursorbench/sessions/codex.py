@@ -195,6 +195,7 @@ class _Rollout:
                 )
         elif isinstance(kind, str) and kind in KINDS:
             yield from self.calls.item(self.session, item, place, at)
+            self.messages.works()
             self.stopped = False
         elif kind == "agent_message":
             yield from self._got(item, place, at, fresh)

@@ -45,10 +45,15 @@ class Messages:
         self._waiting: list[Message] = []
         self._said: deque[tuple[str, frozenset[str], bytes, Automatic]] = deque(maxlen=64)
         self._mirrored = False  # this session's user messages come from both sources
+        self._working = self._joined = False  # in this turn the agent did something; a person then wrote more
 
     def add(self, message: Message) -> list[Message]:
         """What is ready to be said now that `message` came."""
         self._mirrored |= message.role == "user" and message.source != ITEM
+        if message.role == "assistant":
+            self._working = True
+        elif not message.automatic and not (self._mirrored and message.source == ITEM):
+            self._joined |= self._working
         for index, other in enumerate(self._waiting):
             if _halves(other, message):
                 ready = self._ready(self._waiting[:index])
@@ -68,11 +73,20 @@ class Messages:
 
     def turn(self) -> None:
         """A turn begins: what it says in the words of the last one is not a third way of that."""
+        self._working = self._joined = False
         self._said = deque((one for one in self._said if len(one[1]) == 1), maxlen=self._said.maxlen)
 
+    def works(self) -> None:
+        """The agent called a tool in this turn."""
+        self._working = True
+
     def lasted(self, first_token_ms: object, duration_ms: object) -> None:
-        """The turn is complete: its times go to the message that ended it."""
-        if self._waiting and self._waiting[-1].role == "assistant":
+        """The turn is complete: its times go to the message that ended it.
+
+        They are counted from the request that began it, so none go to what answers one that came later.
+        """
+        joined, self._working, self._joined = self._joined, False, False
+        if self._waiting and self._waiting[-1].role == "assistant" and not joined:
             self._waiting[-1] = replace(
                 self._waiting[-1], first_token_ms=_number(first_token_ms), duration_ms=_number(duration_ms)
             )

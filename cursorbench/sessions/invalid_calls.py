@@ -52,6 +52,10 @@ _RULES: dict[tuple[str, str], _Rules] = {
     ("codex", "codex"): _CODEX,
     ("copilot-cli", "copilot-cli"): _COPILOT,
     ("opencode", "opencode"): _OPENCODE,
+    ("entire", "claude-code"): _CLAUDE,  # Entire's branch holds its agents' own logs
+    ("entire", "codex"): _CODEX,
+    ("entire", "copilot-cli"): _COPILOT,
+    ("entire", "opencode"): _OPENCODE,
     ("aider", "aider"): (),  # says so in place of a call: `ToolUse.invalid`
 }
 

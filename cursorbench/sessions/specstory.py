@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cursorbench.sessions import spoken
+from cursorbench.sessions import specstory_stops, spoken
 from cursorbench.sessions.items import AgentTurn, Place, Quarantined, Read, SessionStart
 from cursorbench.sessions.reading import text_lines
 from cursorbench.sessions.seen import Seen
@@ -54,7 +54,7 @@ def read(path: Path, seen: Seen) -> Iterator[Read]:
     """The items of one transcript."""
     reader = _Reader(path)
     once = Once(seen, reader.known.session)
-    for item in reader.items():
+    for item in specstory_stops.told(reader.items()):
         if isinstance(item, Quarantined) or once.new(item):
             yield item
 

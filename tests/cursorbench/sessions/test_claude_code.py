@@ -94,6 +94,17 @@ def test_turns_and_the_session(log: Log) -> None:
     ]  # fmt: skip
 
 
+def test_a_turn_that_a_prompt_joined_is_not_the_answers_to_that_prompt(log: Log) -> None:
+    """It began with the prompt before. The next prompt's turn is its own."""
+    log.user("make it blue").call("Bash", {"command": "make"})
+    log.add("attachment", attachment={"type": "queued_command", "prompt": "are you there?"})
+    log.agent({"type": "text", "text": "Yes."}).add("system", subtype="turn_duration", durationMs=429_000)
+    log.user("go on").agent({"type": "text", "text": "Blue."})
+    log.add("system", subtype="turn_duration", durationMs=1500)
+    times = [one.duration_ms for one in log.after_start() if isinstance(one, AgentTurn) and one.duration_ms]
+    assert times == [1500.0]
+
+
 def test_an_edit_is_proposed_then_applied_with_the_whole_file(log: Log) -> None:
     given = {"file_path": "a.py", "old_string": "b", "new_string": "c"}
     log.call("Edit", given)

@@ -126,6 +126,30 @@ def test_start_message_in_two_halves_and_times(path: Path) -> None:
     ]
 
 
+def test_a_turns_times_are_not_those_of_an_answer_to_what_was_written_while_it_ran(path: Path) -> None:
+    """They are counted from the turn's first request. The turn after it has its own."""
+    done = {"duration_ms": 429_000, "time_to_first_token_ms": 40}
+    found = read(
+        path,
+        META,
+        said("user", "please", 1),
+        event("user_message", 1, message="please"),
+        item("function_call", 2, name="shell", arguments="{}", call_id="a"),
+        said("user", "are you doing it?", 420_000),
+        event("user_message", 420_000, message="are you doing it?"),
+        said("assistant", "Yes.", 429_000),
+        event("task_complete", 429_001, **done),
+        event("task_started", 500_000),
+        said("user", "two", 500_001),
+        event("user_message", 500_001, message="two"),
+        said("user", "no person's words", 500_002),
+        said("assistant", "2.", 500_900),
+        event("task_complete", 500_901, duration_ms=900, time_to_first_token_ms=40),
+    )
+    times = [(one.text, one.first_token_ms, one.duration_ms) for one in found if isinstance(one, AgentTurn)]
+    assert times == [("Yes.", None, None), ("2.", 40.0, 900.0)]
+
+
 def test_a_call_is_told_with_the_model_of_its_turn(path: Path) -> None:
     found = read(
         path,

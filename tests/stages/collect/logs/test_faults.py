@@ -56,6 +56,10 @@ TASK = "Error: The task tool was called with invalid arguments: [\n  {"
         (COPILOT, "curl", "Tool 'curl' does not exist.", "unknown_tool"),
         (COPILOT, "bash", REQUIRED, "schema"),
         (("opencode", "opencode"), "task", TASK, "schema"),
+        (("entire", "Claude Code"), "Glob", NO_TOOL, "unknown_tool"),
+        (("entire", "Codex"), "tools", "unsupported call: tools", "unknown_tool"),
+        (("entire", "copilot-cli"), "bash", REQUIRED, "schema"),
+        (("entire", "opencode"), "task", TASK, "schema"),
     ],
 )
 def test_an_agents_own_words_say_what_was_wrong_with_a_call(
