@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 
 
 def command(
-    directory: Annotated[Path, typer.Option("--dir", help="Workspace to make, or to go on with.")] = Path(
-        "demo"
-    ),
+    directory: Annotated[
+        Path,
+        typer.Option(
+            "--dir", metavar="<path>", help="Workspace to make, or to go on with.", parser=options.path
+        ),
+    ] = Path("demo"),
     cycles: Annotated[int, typer.Option("--cycles", min=1, help="Cycles of use and learning.")] = 4,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the users and of training.")] = 0,
     users: Annotated[

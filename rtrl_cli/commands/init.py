@@ -21,7 +21,9 @@ Target = Annotated[
 Tiny = Annotated[bool, typer.Option("--tiny", help="Take the shipped model of a million parameters.")]
 Model = Annotated[
     Path | None,
-    typer.Option("--model", metavar="FOLDER", help="Take a Hugging Face causal-LM folder."),
+    typer.Option(
+        "--model", metavar="FOLDER", help="Take a Hugging Face causal-LM folder.", parser=options.path
+    ),
 ]
 NoModel = Annotated[
     bool,

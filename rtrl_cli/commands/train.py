@@ -24,7 +24,9 @@ Explain = Annotated[
 ]
 ImportDir = Annotated[
     Path | None,
-    typer.Option("--import", metavar="DIR", help="Adopt a model trained elsewhere, with --parent."),
+    typer.Option(
+        "--import", metavar="DIR", help="Adopt a model trained elsewhere, with --parent.", parser=options.path
+    ),
 ]
 Parent = Annotated[
     str, typer.Option("--parent", metavar="REF", help="The checkpoint that --import was trained from.")

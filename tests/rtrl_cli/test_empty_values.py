@@ -39,3 +39,38 @@ def test_an_empty_workspace_is_not_the_current_folder(
     monkeypatch.chdir(init_bare(tmp_path / "ws").root)
     assert run([*words, "-w", ""]) == 2
     assert "error: a path is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("keys", "backup", "--to", ""),
+        ("db", "backup", "--to", ""),
+        ("demo", "--dir", ""),
+        ("init", "--model", ""),
+        ("train", "--import", "", "--parent", "checkpoint@v1"),
+        ("export", "experience@latest", "--to", "trl", "--out", ""),
+        ("simulate", "--key-file", ""),
+        ("report", "--html", ""),
+        ("monitor", "--plot", ""),
+        ("bench", "show", ""),
+        ("bench", "power", ""),
+        ("bench", "import", "", "--out", "suite"),
+        ("bench", "build", "--repo", "", "--out", "suite"),
+        ("bench", "build", "--repo", ".", "--out", ""),
+        ("bench", "run", "suite", "--base-url", "http://127.0.0.1:9", "--out", ""),
+        ("bench", "export", "suite", "--out", ""),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_path_is_not_the_current_folder(
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`rtrl keys backup --to "$VAULT"` put the keys wherever cron stood, where VAULT was not set."""
+    monkeypatch.chdir(tmp_path)
+    assert run(words) == 2
+    assert "error: a path is empty" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -23,7 +23,10 @@ MOST_LOGITS = 10.0  # beyond it every task is one that a model always does, or n
 SuitePath = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[SUITE]", help="Folder of a suite; its tasks and clusters count.", show_default=False
+        metavar="[SUITE]",
+        help="Folder of a suite; its tasks and clusters count.",
+        show_default=False,
+        parser=options.path,
     ),
 ]
 Tasks_ = Annotated[int | None, typer.Option("--tasks", min=2, help="Tasks, in place of a suite's.")]
@@ -57,7 +60,10 @@ ClusterEffect = Annotated[
 Alpha = Annotated[float, typer.Option("--alpha", min=0.0001, max=0.4999, help="Level, as `eval.alpha`.")]
 Worlds = Annotated[int, typer.Option("--worlds", min=100, help="Simulated comparisons for each figure.")]
 Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Draw power by loss: .png, .svg or .pdf.")
+    Path | None,
+    typer.Option(
+        "--plot", metavar="FILE", help="Draw power by loss: .png, .svg or .pdf.", parser=options.path
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the simulation.")]
 

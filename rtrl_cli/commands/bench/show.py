@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from cursorbench.tasks.task import Task
 
 SuitePath = Annotated[
-    Path, typer.Argument(metavar="SUITE", help="Folder of a suite, with its suite.toml.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="SUITE",
+        help="Folder of a suite, with its suite.toml.",
+        show_default=False,
+        parser=options.path,
+    ),
 ]
 
 
@@ -25,7 +31,9 @@ def command(
     task: Annotated[str | None, typer.Argument(metavar="TASK", help="One task of it.")] = None,
     plot: Annotated[
         Path | None,
-        typer.Option("--plot", metavar="FILE", help="Draw the profile: .png, .svg, .pdf or .html."),
+        typer.Option(
+            "--plot", metavar="FILE", help="Draw the profile: .png, .svg, .pdf or .html.", parser=options.path
+        ),
     ] = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
