@@ -10,6 +10,7 @@ import typer
 
 from rtrl_cli import options
 from rtrl_cli.output import envelope, message, pairs, show, size
+from stages.errors import UsageError
 
 if TYPE_CHECKING:
     from stages.init import Made
@@ -31,6 +32,20 @@ NoModel = Annotated[
 ]
 
 
+def _no_flag(folder: str | None) -> None:
+    if folder is not None:
+        raise UsageError(
+            "`rtrl init` takes the workspace's folder as PATH, without a flag",
+            hint=f"`rtrl init {quote(folder)} ...`",
+        )
+
+
+Elsewhere = Annotated[
+    str | None,
+    typer.Option("-w", "--workspace", hidden=True, callback=_no_flag, help="What all other commands take."),
+]
+
+
 def command(
     path: Target = ".",
     tiny: Tiny = False,
@@ -38,6 +53,7 @@ def command(
     no_model: NoModel = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
+    _workspace: Elsewhere = None,
 ) -> None:
     """Make a workspace with its first checkpoint, live and anchor, and an API key."""
     if tiny + (model is not None) + no_model != 1:
