@@ -20,6 +20,7 @@ Explain = Annotated[
         metavar="EPISODE",
         help="Print the loss of one episode (its name, or the id of an answer in it), token by token; "
         "train nothing.",
+        parser=options.name,
     ),
 ]
 ImportDir = Annotated[
