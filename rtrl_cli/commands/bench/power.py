@@ -37,7 +37,8 @@ Clusters = Annotated[
     int | None, typer.Option("--clusters", min=2, help="Clusters of --tasks; by default each is its own.")
 ]
 Margin = Annotated[
-    float | None, typer.Option("--margin", min=0, help="Loss tolerated, as a share; 0.05, or the report's.")
+    float | None,
+    typer.Option("--margin", min=0, max=1, help="Loss tolerated, as a share; 0.05, or the report's."),
 ]
 From = Annotated[
     str | None,
@@ -91,12 +92,16 @@ def command(
     By simulation through the gate's own tests, for one suite of the kind and for four; task success is
     drawn from Beta(1.2, 0.8), or from what a report's live checkpoint did (--baseline-from, of a workspace).
     """
-    from evals.studies import draw_curves, enough, study
+    from evals.studies import draw_curves, enough, require_picture, study
     from evals.worlds import Effects
 
     started = time.monotonic()
     if sum(one is not None for one in (suite, tasks, baseline_from)) != 1:
         raise UsageError("one of SUITE, --tasks and --baseline-from", hint="rtrl bench power --tasks 200")
+    if of is not None and baseline_from is None:
+        raise UsageError("--of is a metric of a report", hint="name the report with --baseline-from")
+    if plot is not None:
+        require_picture(plot)
     name, made, known = _hand(suite, tasks, attempts, clusters, baseline_from, of, workspace)
     limit = margin if margin is not None else known
     effect = cluster_effect if len(made.sizes) < made.count else 0.0
@@ -143,6 +148,8 @@ def _hand(
     from evals.worlds import Tasks, even
 
     if tasks is not None:
+        if clusters is not None and clusters > tasks:
+            raise UsageError(f"{tasks} tasks make no {clusters} clusters", hint="lower --clusters")
         return "planned", Tasks(even(tasks, clusters), attempts or ATTEMPTS), MARGIN
     if clusters is not None:
         raise UsageError(

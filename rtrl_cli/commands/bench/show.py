@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cursorbench.errors import UsageError
 from rtrl_cli import options
 from rtrl_cli.output import envelope, message, pairs, show, table
 
@@ -45,6 +46,8 @@ def command(
     from cursorbench.tasks import bundle, profile
     from cursorbench.tasks.suite import Suite
 
+    if task is not None and plot is not None:
+        raise UsageError("--plot draws a suite's profile, and TASK is one task", hint="leave one away")
     found = Suite.open(suite)
     for each in found.tasks:
         if each.bundle.exists():
