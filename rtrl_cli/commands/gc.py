@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from stages.registry.store import Store
     from stages.workspace import Workspace
 
+Retired = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--retired",
+        metavar="LINE",
+        help="A line that the settings no longer name: no captured record is kept for its sake. "
+        "May be repeated.",
+    ),
+]
+
 
 def command(
     yes: Annotated[bool, typer.Option("--yes", help="Remove; without it the plan is shown.")] = False,
@@ -41,15 +51,7 @@ def command(
             help="Keep what was collected from session logs or telemetry younger than this; default all.",
         ),
     ] = None,
-    retired: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--retired",
-            metavar="LINE",
-            help="A line that the settings no longer name: no captured record is kept for its sake. "
-            "May be repeated.",
-        ),
-    ] = None,
+    retired: Retired = None,
     pin: Annotated[
         str | None, typer.Option("--pin", metavar="REF", help="Keep REF whatever happens.")
     ] = None,

@@ -54,11 +54,7 @@ def command(
     from stages.spool.verify import told, verify_spool
 
     started = time.monotonic()
-    chosen = Depth.full if full else depth
-    if full and depth is Depth.present:
-        raise UsageError("--full and --depth present exclude each other", hint="leave one away")
-    if seed is not None and chosen is not Depth.sampled:
-        raise UsageError(f"--seed draws a sample; --depth {chosen} takes none", hint="leave it away")
+    chosen = _chosen(depth, seed, full=full)
     found, store = open_store(workspace)
     deep = chosen is not Depth.present
     with make_progress(quiet) as progress:
@@ -91,6 +87,16 @@ def command(
     told(found.spool_dir, spool)
     if problems:
         raise typer.Exit(12)
+
+
+def _chosen(depth: Depth, seed: int | None, *, full: bool) -> Depth:
+    """How closely the flags say. Raises UsageError (2) where one of them would have no effect."""
+    if full and depth is Depth.present:
+        raise UsageError("--full and --depth present exclude each other", hint="leave one away")
+    chosen = Depth.full if full else depth
+    if seed is not None and chosen is not Depth.sampled:
+        raise UsageError(f"--seed draws a sample; --depth {chosen} takes none", hint="leave it away")
+    return chosen
 
 
 def _of_the_day() -> int:

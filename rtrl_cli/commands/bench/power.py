@@ -92,16 +92,11 @@ def command(
     By simulation through the gate's own tests, for one suite of the kind and for four; task success is
     drawn from Beta(1.2, 0.8), or from what a report's live checkpoint did (--baseline-from, of a workspace).
     """
-    from evals.studies import draw_curves, enough, require_picture, study
+    from evals.studies import draw_curves, enough, study
     from evals.worlds import Effects
 
     started = time.monotonic()
-    if sum(one is not None for one in (suite, tasks, baseline_from)) != 1:
-        raise UsageError("one of SUITE, --tasks and --baseline-from", hint="rtrl bench power --tasks 200")
-    if of is not None and baseline_from is None:
-        raise UsageError("--of is a metric of a report", hint="name the report with --baseline-from")
-    if plot is not None:
-        require_picture(plot)
+    _refuse_mixed(suite, tasks, baseline_from, of, plot)
     name, made, known = _hand(suite, tasks, attempts, clusters, baseline_from, of, workspace)
     limit = margin if margin is not None else known
     effect = cluster_effect if len(made.sizes) < made.count else 0.0
@@ -122,6 +117,20 @@ def command(
     show(as_json, document, lambda: _text(head, found, made, would))
     if plot is not None and not quiet:
         message(f"drawn to {plot}")
+
+
+def _refuse_mixed(
+    suite: Path | None, tasks: int | None, baseline_from: str | None, of: str | None, plot: Path | None
+) -> None:
+    """Raise UsageError (2), before anything is simulated, for what does not name one thing in hand."""
+    from evals.studies import require_picture
+
+    if sum(one is not None for one in (suite, tasks, baseline_from)) != 1:
+        raise UsageError("one of SUITE, --tasks and --baseline-from", hint="rtrl bench power --tasks 200")
+    if of is not None and baseline_from is None:
+        raise UsageError("--of is a metric of a report", hint="name the report with --baseline-from")
+    if plot is not None:
+        require_picture(plot)
 
 
 def _hands(made: Tasks, effects: Effects) -> dict[str, Any]:
