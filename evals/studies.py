@@ -179,14 +179,18 @@ def _growing() -> Iterable[int]:
         count += max(1, count // 100)
 
 
+def require_picture(out: Path) -> None:
+    """Raise UsageError (exit 2) for a name whose end is none of FORMATS."""
+    if out.suffix.lower() not in FORMATS:
+        raise UsageError(f"{out.name} is no picture", hint=f"end it with {', '.join(FORMATS)}")
+
+
 def draw_curves(studies: Sequence[Study], title: str, out: Path) -> None:
     """Power by loss, one line for each number of suites, the naive test dashed; the name's end is the format.
 
-    Raises:
-        UsageError: (exit 2) a format that is none of FORMATS.
+    Raises as `require_picture`.
     """
-    if out.suffix.lower() not in FORMATS:
-        raise UsageError(f"{out.name} is no picture", hint=f"end it with {', '.join(FORMATS)}")
+    require_picture(out)
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.2), layout="constrained")

@@ -88,9 +88,11 @@ def _of_the_user(error: Exception, arguments: Sequence[str]) -> RtrlError | None
         return UsageError(f"a path leads nowhere: {error}", hint="name another one")
     if isinstance(error, RtrlError):
         return error
-    from stages.errors import of_database, of_system
+    from stages.errors import of_database, of_memory, of_system
 
     known = of_system(error) if isinstance(error, OSError) else of_database(error)
+    if isinstance(error, MemoryError):
+        known = of_memory(error)
     if known is not None:
         known.__cause__ = error
     return known

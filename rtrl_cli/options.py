@@ -21,7 +21,7 @@ def path(text: str) -> Path:
 def name(text: str) -> str:
     """A name that somebody typed; "" would be taken for none. Raises UsageError."""
     if not text:
-        raise UsageError("a name is empty", hint="name a line or an artifact, or leave the flag away")
+        raise UsageError("a name is empty", hint="give one, or leave the flag away")
     return text
 
 

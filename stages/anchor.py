@@ -42,7 +42,9 @@ def move_anchor(store: Store, line: str, ref: str, *, reason: str, dry_run: bool
         raise UsageError("moving the anchor needs a reason", hint='--reason "why"')
     target = store.resolve(ref, line)
     if target.kind != "checkpoint":
-        raise UsageError(f"{target.ref} is a {target.kind}, not a checkpoint", hint="name checkpoint@vN")
+        raise UsageError(
+            f"{target.ref} is of kind {target.kind}, not a checkpoint", hint="name checkpoint@vN"
+        )
     live, before = store.resolve("checkpoint@live", line), store.resolve("checkpoint@anchor", line)
     if store.lag(target.digest, live.digest) is None:
         raise UsageError(

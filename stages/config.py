@@ -32,6 +32,7 @@ from stages.collect.config import CollectConfig
 from stages.config_layers import (
     Layer,
     environment_layers,
+    how_written,
     override_layer,
     refuse_misspelt,
     truth_for_number,
@@ -235,7 +236,8 @@ def _check_keys(settings: type[Settings], where: str, layer: Mapping[str, Any]) 
         known = field.annotation.model_fields
         for key in values:
             if key not in known:
-                raise _unknown(f"setting {section}.{key}", key, where, list(known))
+                unknown = _unknown(f"setting {section}.{key}", key, where, list(known))
+                raise UsageError(unknown.message, hint=how_written(key, known) or unknown.hint)
 
 
 def _check_populations(settings: type[Settings], where: str, named: Mapping[str, Any]) -> None:

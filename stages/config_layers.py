@@ -8,7 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from stages.errors import UsageError
 
@@ -61,6 +64,15 @@ def override_layer(text: str) -> Layer:
         raise UsageError(f"--set {name!r} is not section.key=value", hint=f"for example --set {_EXAMPLE}")
     keys = key.split(".") if section in _NAMED else [key]
     return f"--set {name.strip()}", {section: _nested(keys, _value(value.strip()))}
+
+
+def how_written(key: str, known: Mapping[str, FieldInfo]) -> str:
+    """How `judge.votes` of `--set`, or `judge__votes` of the environment, is written; "" for none such."""
+    table, *below = re.split(r"\.|__", key, maxsplit=1)
+    kind = known[table].annotation if below and table in known else None
+    if get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return f"a table is written as JSON: {table}='{{\"{below[0]}\": ...}}'"
+    return ""
 
 
 def truth_for_number(given: Mapping[str, Any], settings: object) -> list[str]:

@@ -41,7 +41,9 @@ class CycleConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    deadline: str = Field("5h", description="how long one cycle may take: 5h, 90m, 1h30m, 45s")
+    deadline: str = Field(
+        "5h", description="how long one cycle may take: 5h, 90m, 1h30m, 45s; a bare number is seconds"
+    )
     shares: dict[str, float] = Field(
         default_factory=lambda: {"collect": 0.1, "distill": 0.1, "train": 0.5, "eval": 0.25, "deploy": 0.05},
         description="share of the deadline of each stage; what a stage does not use goes to those after it",

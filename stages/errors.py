@@ -27,6 +27,7 @@ __all__ = [
     "UsageError",
     "classified",
     "of_database",
+    "of_memory",
     "of_system",
 ]
 
@@ -90,6 +91,14 @@ def of_system(error: OSError) -> RtrlError | None:
     return DependencyDownError(text, hint="check its permissions and its mount, and run again")
 
 
+def of_memory(error: MemoryError) -> RtrlError:
+    """The user's error where Python got no memory."""
+    what = f" ({error})" if str(error) else ""
+    return DependencyDownError(
+        f"there is not enough memory{what}", hint="end what else needs it, or ask for less, and run again"
+    )
+
+
 def of_database(error: Exception) -> RtrlError | None:
     """The user's error for one of SQLite about its file or its disk; None for anything else."""
     if type(error).__module__ != "sqlite3":  # not loaded for this: a rollback has no time for it
@@ -120,6 +129,8 @@ def classified() -> Iterator[None]:
         if (known := of_system(error)) is None:
             raise
         raise known from error
+    except MemoryError as error:
+        raise of_memory(error) from error
     except Exception as error:
         if (known := of_database(error)) is None:
             raise

@@ -75,7 +75,7 @@ class Workspace:
                 return cls(folder, tuple(overrides))
         raise StoreError(
             f"no workspace at {candidates[0]}" + ("" if named else " or above it"),
-            hint="make one with `rtrl init --tiny`, or name one with -w FOLDER",
+            hint="make one with `rtrl init PATH --tiny`, or name one with -w PATH",
         )
 
     @classmethod

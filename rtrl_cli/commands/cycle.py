@@ -22,7 +22,7 @@ def command(
     deadline: Annotated[
         str | None,
         typer.Option(
-            "--deadline", metavar="TIME", help="How long it may take: 5h, 90m, 45s. [cycle.deadline]"
+            "--deadline", metavar="TIME", help="How long it may take: 5h, 90m, 45s (or 45). [cycle.deadline]"
         ),
     ] = None,
     ping: Annotated[

@@ -45,7 +45,13 @@ def upgrade(
 @app.command()
 def backup(
     to: Annotated[
-        Path | None, typer.Option("--to", help="New file to write, or a folder; default store/backups.")
+        Path | None,
+        typer.Option(
+            "--to",
+            metavar="<path>",
+            help="New file to write, or a folder; default store/backups.",
+            parser=options.path,
+        ),
     ] = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,

@@ -16,11 +16,16 @@ if TYPE_CHECKING:
 
 
 def command(
-    directory: Annotated[Path, typer.Option("--dir", help="Workspace to make, or to go on with.")] = Path(
-        "demo"
-    ),
+    directory: Annotated[
+        Path,
+        typer.Option(
+            "--dir", metavar="<path>", help="Workspace to make, or to go on with.", parser=options.path
+        ),
+    ] = Path("demo"),
     cycles: Annotated[int, typer.Option("--cycles", min=1, help="Cycles of use and learning.")] = 4,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the users and of training.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, max=options.MAX_SEED, help="Of the users and of training.")
+    ] = 0,
     users: Annotated[
         int, typer.Option("--users", min=0, help="Simulated users; 0: the recipe's number.")
     ] = 0,

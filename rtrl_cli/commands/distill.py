@@ -23,6 +23,7 @@ Explain = Annotated[
         "--explain",
         metavar="EPISODE",
         help="Print every term of one episode's reward; by its name, or the id of an answer in it.",
+        parser=options.name,
     ),
 ]
 Engine = Annotated[

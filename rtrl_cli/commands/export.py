@@ -21,7 +21,9 @@ Ref = Annotated[str, typer.Argument(metavar="REF", help="The experience, e.g. ex
 To = Annotated[str, typer.Option("--to", metavar="trl|verl|parquet", help="Whose columns.")]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", help="Folder to make; default beside the workspace."),
+    typer.Option(
+        "--out", metavar="DIR", help="Folder to make; default beside the workspace.", parser=options.path
+    ),
 ]
 Parent = Annotated[str, typer.Option("--parent", metavar="REF", help="The checkpoint that will be trained.")]
 

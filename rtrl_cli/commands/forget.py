@@ -20,7 +20,12 @@ _NAMED = 10  # names that a warning has
 
 def command(
     user: Annotated[
-        str, typer.Argument(metavar="USER", help="The user's exact name, as clients gave it to the gateway.")
+        str,
+        typer.Argument(
+            metavar="USER",
+            help="The user's exact name, as clients gave it to the gateway.",
+            parser=options.name,
+        ),
     ],
     reason: Annotated[str, typer.Option("--reason", help="Why; kept in the registry's events.")] = "",
     dry_run: options.DryRun = False,

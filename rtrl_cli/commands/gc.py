@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
     from stages.registry.gc import Plan
     from stages.registry.store import Store
     from stages.workspace import Workspace
+
+Retired = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--retired",
+        metavar="LINE",
+        help="A line that the settings no longer name: no captured record is kept for its sake. "
+        "May be repeated.",
+    ),
+]
 
 
 def command(
@@ -40,15 +51,7 @@ def command(
             help="Keep what was collected from session logs or telemetry younger than this; default all.",
         ),
     ] = None,
-    retired: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--retired",
-            metavar="LINE",
-            help="A line that the settings no longer name: no captured record is kept for its sake. "
-            "May be repeated.",
-        ),
-    ] = None,
+    retired: Retired = None,
     pin: Annotated[
         str | None, typer.Option("--pin", metavar="REF", help="Keep REF whatever happens.")
     ] = None,
@@ -62,6 +65,8 @@ def command(
     from stages.registry import ballast
     from stages.workspace import Workspace
 
+    removing = {"--yes": yes, "--keep-log-days": keep_log_days is not None, "--retired": bool(retired)}
+    _refuse_mixed(pin, unpin, reason, removing)
     with ballast.given(Workspace.find(workspace).store_dir):
         found, store = open_store(workspace)
         if pin is None and unpin is None:
@@ -72,6 +77,19 @@ def command(
         if not known and not quiet:
             message(f"{unpin} was not pinned")
         show(as_json, envelope("gc", "succeeded", metrics={"pinned": pin, "unpinned": unpin}), str)
+
+
+def _refuse_mixed(pin: str | None, unpin: str | None, reason: str, removing: Mapping[str, bool]) -> None:
+    """Raise UsageError (2) where a flag would be dropped: what pins removes nothing."""
+    if pin is not None and not reason.strip():
+        raise UsageError("--pin needs a reason", hint='give --reason "..."')
+    if pin is None and reason:
+        raise UsageError("--reason is why something is pinned", hint="name it with --pin")
+    named = ", ".join(name for name, given in removing.items() if given)
+    if named and (pin is not None or unpin is not None):
+        raise UsageError(
+            f"--pin and --unpin remove nothing, and {named} does", hint="run the two one after the other"
+        )
 
 
 class _Kept(NamedTuple):
@@ -109,8 +127,6 @@ def _pins(store: Store, line: str, pin: str | None, unpin: str | None, reason: s
     """Pin and unpin; False when what is to be unpinned was not pinned."""
     from stages.registry import pins
 
-    if pin is not None and not reason:
-        raise UsageError("--pin needs a reason", hint='give --reason "..."')
     if pin is not None:
         pins.pin(store, store.resolve(pin, line).digest, by=who(), reason=reason)
     return unpin is None or pins.unpin(store, store.resolve(unpin, line).digest, by=who())

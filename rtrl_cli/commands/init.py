@@ -10,6 +10,7 @@ import typer
 
 from rtrl_cli import options
 from rtrl_cli.output import envelope, message, pairs, show, size
+from stages.errors import UsageError
 
 if TYPE_CHECKING:
     from stages.init import Made
@@ -21,11 +22,27 @@ Target = Annotated[
 Tiny = Annotated[bool, typer.Option("--tiny", help="Take the shipped model of a million parameters.")]
 Model = Annotated[
     Path | None,
-    typer.Option("--model", metavar="FOLDER", help="Take a Hugging Face causal-LM folder."),
+    typer.Option(
+        "--model", metavar="FOLDER", help="Take a Hugging Face causal-LM folder.", parser=options.path
+    ),
 ]
 NoModel = Annotated[
     bool,
     typer.Option("--no-model", help="Take none: for session logs alone. `rtrl init --model` can follow."),
+]
+
+
+def _no_flag(folder: str | None) -> None:
+    if folder is not None:
+        raise UsageError(
+            "`rtrl init` takes the workspace's folder as PATH, without a flag",
+            hint=f"`rtrl init {quote(folder)} ...`",
+        )
+
+
+Elsewhere = Annotated[
+    str | None,
+    typer.Option("-w", "--workspace", hidden=True, callback=_no_flag, help="What all other commands take."),
 ]
 
 
@@ -36,6 +53,7 @@ def command(
     no_model: NoModel = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
+    _workspace: Elsewhere = None,
 ) -> None:
     """Make a workspace with its first checkpoint, live and anchor, and an API key."""
     if tiny + (model is not None) + no_model != 1:

@@ -240,7 +240,13 @@ def revoke(
 @app.command()
 def backup(
     to: Annotated[
-        Path, typer.Option("--to", help="File, or a folder for a vault.db; the copy there is replaced.")
+        Path,
+        typer.Option(
+            "--to",
+            metavar="<path>",
+            help="File, or a folder for a vault.db; the copy there is replaced.",
+            parser=options.path,
+        ),
     ],
     as_json: options.Json = False,
     quiet: options.Quiet = False,

@@ -35,7 +35,10 @@ def monitor(
     ] = False,
     every: Annotated[float, typer.Option("--every", min=1, help="Seconds between two looks.")] = 60.0,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Write the charts as PNG, SVG or PDF.")
+        Path | None,
+        typer.Option(
+            "--plot", metavar="FILE", help="Write the charts as PNG, SVG or PDF.", parser=options.path
+        ),
     ] = None,
     as_json: options.Json = False,
     line: options.Line = None,

@@ -44,7 +44,10 @@ All = Annotated[
     bool,
     typer.Option("--all", help="All collects as one, what has left the logs since included."),
 ]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Also write a page to look at.")]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Also write a page to look at.", parser=options.path),
+]
 By = Annotated[
     str,
     typer.Option(

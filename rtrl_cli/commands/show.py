@@ -10,6 +10,7 @@ import typer
 from rtrl_cli import options, shadow_view
 from rtrl_cli.output import bold, envelope, pairs, show, size, table
 from rtrl_cli.stage import open_store
+from stages.errors import UsageError
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
@@ -42,6 +43,8 @@ def command(
         or ref in ("interactions", "experience", "checkpoint", "line_state", "report")
     ):
         artifact = store.resolve(ref, found.settings.workspace.line)
+        if rebuild and artifact.kind != "checkpoint":
+            raise UsageError(f"--rebuild is of checkpoints; {artifact.ref} is none", hint="leave it away")
         if rebuild:
             store.checkpoint_folder(artifact)
         shown = {"artifact": describe(store, artifact)}

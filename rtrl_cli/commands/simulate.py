@@ -26,7 +26,13 @@ Split = Annotated[str, typer.Option("--split", metavar="train|heldout", help="Pe
 Concurrency = Annotated[int, typer.Option("--concurrency", min=1, help="People at work at a time.")]
 Url = Annotated[str | None, typer.Option("--url", help="The gateway; default the one this workspace serves.")]
 KeyFile = Annotated[
-    Path | None, typer.Option("--key-file", help="File with the API key; default keys/default.key.")
+    Path | None,
+    typer.Option(
+        "--key-file",
+        metavar="<path>",
+        help="File with the API key; default keys/default.key.",
+        parser=options.path,
+    ),
 ]
 
 

@@ -20,11 +20,14 @@ Explain = Annotated[
         metavar="EPISODE",
         help="Print the loss of one episode (its name, or the id of an answer in it), token by token; "
         "train nothing.",
+        parser=options.name,
     ),
 ]
 ImportDir = Annotated[
     Path | None,
-    typer.Option("--import", metavar="DIR", help="Adopt a model trained elsewhere, with --parent."),
+    typer.Option(
+        "--import", metavar="DIR", help="Adopt a model trained elsewhere, with --parent.", parser=options.path
+    ),
 ]
 Parent = Annotated[
     str, typer.Option("--parent", metavar="REF", help="The checkpoint that --import was trained from.")

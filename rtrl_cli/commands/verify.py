@@ -12,6 +12,7 @@ import typer
 from rtrl_cli import options
 from rtrl_cli.output import envelope, make_progress, message, pairs, show, size
 from rtrl_cli.stage import open_store
+from stages.errors import UsageError
 from stages.wording import count
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ def command(
     from stages.spool.verify import told, verify_spool
 
     started = time.monotonic()
+    chosen = _chosen(depth, seed, full=full)
     found, store = open_store(workspace)
-    chosen = Depth.full if full else depth
     deep = chosen is not Depth.present
     with make_progress(quiet) as progress:
         drawn_by = _of_the_day() if seed is None else seed
@@ -86,6 +87,16 @@ def command(
     told(found.spool_dir, spool)
     if problems:
         raise typer.Exit(12)
+
+
+def _chosen(depth: Depth, seed: int | None, *, full: bool) -> Depth:
+    """How closely the flags say. Raises UsageError (2) where one of them would have no effect."""
+    if full and depth is Depth.present:
+        raise UsageError("--full and --depth present exclude each other", hint="leave one away")
+    chosen = Depth.full if full else depth
+    if seed is not None and chosen is not Depth.sampled:
+        raise UsageError(f"--seed draws a sample; --depth {chosen} takes none", hint="leave it away")
+    return chosen
 
 
 def _of_the_day() -> int:

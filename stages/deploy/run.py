@@ -147,7 +147,7 @@ class DeployStage:
         if (report := inputs.get("report")) is not None and not switch.override:
             warnings += other_rules(store, ctx.workspace.settings.eval, report)
             warnings += tried_before(store, switch.line, report)
-        warnings += warn_taken_back(store, switch.line, switch.target)
+        warnings += warn_taken_back(store, switch.line, switch.target) + _to_all(config, extra, live)
         facts |= _offered(config, ctx, switch)
         canary = canary_of(store, switch.line) if extra.get("promote") else None
         if (share := _share(config, extra, live)) and not store.is_scratch:
@@ -186,6 +186,15 @@ def _share(config: BaseModel, extra: Mapping[str, Any], live: Artifact | None) -
         return 0.0
     asked = extra.get("canary")
     return config.canary_share if asked is None else float(asked)
+
+
+def _to_all(config: BaseModel, extra: Mapping[str, Any], live: Artifact | None) -> list[str]:
+    """A warning where the settings want a canary, and nothing runs that could serve one."""
+    assert isinstance(config, DeployConfig)
+    if not (extra["offline"] and live and config.canary_share) or extra.get("canary") is not None:
+        return []
+    share = f"deploy.canary_share is {config.canary_share:g}"
+    return [f"{share}, and --offline serves it to everybody: nothing runs that could serve a canary"]
 
 
 def _offered(config: BaseModel, ctx: RunContext, switch: Switch) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from stages.addresses import checked
 class JudgeConfig(BaseModel):
     """A model behind an OpenAI-compatible endpoint that judges follow-up messages by their redacted text."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     url: str = Field(
         "", description='address of the endpoint up to and with "/v1"; empty: the embedded model judges'
@@ -22,7 +22,7 @@ class JudgeConfig(BaseModel):
         "RTRL_JUDGE_KEY", description="environment variable that holds the endpoint's key, if it wants one"
     )
     votes: int = Field(3, ge=1, description="times each message is judged; the share is the probability")
-    temperature: float = Field(0.7, ge=0, allow_inf_nan=False, description="sampling temperature of a vote")
+    temperature: float = Field(0.7, ge=0, description="sampling temperature of a vote")
     max_tokens: int = Field(512, ge=1, description="of a reply, thoughts included")
     timeout_s: float = Field(20.0, gt=0, description="seconds one reply may take")
     retries: int = Field(2, ge=0, description="further tries of a vote after a time-out or an overload")

@@ -25,7 +25,7 @@ class EngineConfig(BaseModel):
     dtype: Dtype = Field("float32", description="never `auto`: vLLM picks bfloat16 even for float32 weights")
     max_model_len: int = Field(1024, ge=16, description="prompt plus output, tokens")
     max_num_seqs: int = Field(64, ge=1, description="requests decoded at a time")
-    seed: int = Field(0, ge=0, description="the engine's own sampling seed")
+    seed: int = Field(0, ge=0, lt=2**32, description="the engine's own sampling seed")
     replicas: int = Field(
         1, ge=0, le=64, description="engines of this machine; with 0 only those of `[targets.NAME]`"
     )

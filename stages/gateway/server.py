@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import os
@@ -215,10 +216,10 @@ def bind_tcp(host: str, port: int) -> socket.socket:
         sock.bind((host, port))
     except OSError as error:
         sock.close()
-        raise UsageError(
-            f"cannot listen on {host}:{port}: {error.strerror}",
-            hint="is another gateway running? `--set gateway.port=0` takes a free port",
-        ) from error
+        hint = "gateway.host is an address of this machine, gateway.port one that you may listen on"
+        if error.errno == errno.EADDRINUSE:
+            hint = "is another gateway running? `--set gateway.port=0` takes a free port"
+        raise UsageError(f"cannot listen on {host}:{port}: {error.strerror}", hint=hint) from error
     sock.set_inheritable(False)
     return sock
 

@@ -39,6 +39,11 @@ if TYPE_CHECKING:
 REFERENCES = "checkpoint@live, checkpoint@anchor, KIND@vN, KIND@latest, sha256:PREFIX"
 _BY_NAME = re.compile(r"([a-z_]+)(?:@([A-Za-z0-9_.-]+))?")
 _BY_DIGEST = re.compile(r"sha256:([0-9a-f]{6,64})")
+_FIRST = {  # of a kind of which there is none
+    "interactions": "`rtrl collect`",
+    "experience": "`rtrl collect`, then `rtrl distill`,",
+    "report": "`rtrl eval`",
+}
 
 
 class Store(RunQueries):
@@ -109,7 +114,9 @@ class Store(RunQueries):
 
     def _required(self, found: Artifact | None, ref: str) -> Artifact:
         if found is None:
-            raise InputMissingError(f"there is no {ref}", hint="`rtrl status` lists what there is")
+            first = _FIRST.get(ref.removesuffix("@latest"))
+            hint = f"{first} makes the first one" if first else "`rtrl status` lists what there is"
+            raise InputMissingError(f"there is no {ref}", hint=hint)
         return found
 
     def _by_prefix(self, ref: str, prefix: str) -> Artifact:

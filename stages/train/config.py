@@ -156,10 +156,11 @@ class TrainConfig(BaseModel):
 
     # Machine
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto takes CUDA where there is any")
-    threads: int = Field(0, ge=0, description="CPU threads of each process; 0: all cores, shared")
+    threads: int = Field(0, ge=0, le=1024, description="CPU threads of each process; 0: all cores, shared")
     processes: int = Field(
         1,
         ge=0,
+        le=1024,
         exclude=True,  # a run goes on with another number of them
         description="processes on this machine that train together, 0 for one per GPU (not for torchrun)",
     )

@@ -20,6 +20,7 @@ def resolve_inputs(store: Store, line: str, refs: Mapping[str, str], max_lag: in
     """Artifacts by role. `refs` names some of them by kind (experience, line_state, checkpoint).
 
     Raises:
+        UsageError: (exit 2) what is named as a checkpoint is none.
         InputMissingError: (exit 5) there is no experience, no live checkpoint, no anchor, or the
             experience is too old for the parent.
         IntegrityError: (exit 12) the experience was published without its line state.
@@ -73,9 +74,13 @@ def _experience(store: Store, line: str, refs: Mapping[str, str]) -> Artifact:
 
 def _checkpoint(store: Store, line: str, ref: str) -> Artifact:
     try:
-        return store.resolve(ref, line)
+        named = store.resolve(ref, line)
     except InputMissingError as error:
-        raise InputMissingError(error.message, hint=FIRST) from error
+        hint = FIRST if store.latest("checkpoint", line) is None else error.hint
+        raise InputMissingError(error.message, hint=hint) from error
+    if named.kind != "checkpoint":
+        raise UsageError(f"{ref} is of kind {named.kind}", hint="name a checkpoint")
+    return named
 
 
 def _line_state(store: Store, experience: Artifact) -> Artifact:

@@ -69,6 +69,27 @@ def test_one_source(tmp_path: Path) -> None:
         run(str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--of harness.edit_persistence", "--of is a metric of a report"),
+        ("--clusters 41", "40 tasks make no 41 clusters"),
+        ("--plot power.gif", "power.gif is no picture"),
+    ],
+)
+def test_what_would_be_dropped_or_fail_after_all_worlds_is_refused(
+    flags: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evals.studies.study", lambda *_, **__: pytest.fail("began to simulate"))
+    with pytest.raises(RtrlError, match=message):
+        run("--tasks", "40", *flags.split())
+
+
+def test_a_margin_is_a_share() -> None:
+    """`--margin 5`, meant as points, let every model pass: 100 % of the identical ones."""
+    assert run("--tasks", "40", "--margin", "5")[1] == 2
+
+
 @pytest.mark.parametrize("effect", ["--heterogeneity", "--cluster-effect"])
 def test_effects_beyond_all_tasks_are_refused(effect: str) -> None:
     """They were a bug: no shift of the logits gave the loss that was asked for."""

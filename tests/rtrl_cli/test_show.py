@@ -8,6 +8,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from rtrl_cli.app import app
+from stages.errors import UsageError
 from stages.registry.store import Store
 from stages.workspace import Workspace
 from tests.stages.registry.test_rebuilt import WEIGHTS, publish
@@ -33,3 +34,11 @@ def test_a_delta_names_its_base_and_on_request_a_whole_folder(tmp_path: Path) ->
     assert folder is not None
     assert (Path(folder) / WEIGHTS).is_file()
     assert shown("checkpoint@v2")[1] == folder
+
+
+def test_only_a_checkpoint_is_rebuilt(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "w", "")
+    publish(Store.open(workspace.store_dir), tmp_path / "made", 0, None)
+    done = CliRunner().invoke(app, ["show", "line_state@v1", "--rebuild", "-w", str(workspace.root)])
+    assert isinstance(done.exception, UsageError)
+    assert "line_state@v1 is none" in done.exception.message

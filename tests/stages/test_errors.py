@@ -45,6 +45,17 @@ def test_an_error_without_a_number_stays_what_it_is() -> None:
         raise OSError("the model has no tokenizer")
 
 
+def test_no_memory_is_no_bug() -> None:
+    """`rtrl bench power --tasks 99999999999` was a bug (exit 1), with an empty message."""
+    with pytest.raises(DependencyDownError, match=r"not enough memory$"), classified():
+        raise MemoryError
+    with (
+        pytest.raises(DependencyDownError, match=r"not enough memory .Unable to allocate 745 GiB"),
+        classified(),
+    ):
+        raise MemoryError("Unable to allocate 745 GiB")
+
+
 def test_a_registry_that_cannot_be_written_is_no_damage() -> None:
     error = sqlite3.OperationalError("attempt to write a readonly database")
     assert isinstance(explain(error), DependencyDownError)

@@ -20,7 +20,10 @@ SUBJECT = 60  # characters of a commit's subject in the table
 
 
 Repo = Annotated[
-    Path, typer.Option("--repo", metavar="GIT", help="Repository; only read.", show_default=False)
+    Path,
+    typer.Option(
+        "--repo", metavar="GIT", help="Repository; only read.", show_default=False, parser=options.path
+    ),
 ]
 Sessions = Annotated[
     list[Path] | None,
@@ -28,6 +31,7 @@ Sessions = Annotated[
         "--sessions",
         metavar="PATH",
         help="Session logs, a folder of them, or a repository that holds sessions; repeatable.",
+        parser=options.path,
     ),
 ]
 Untraced = Annotated[
@@ -39,6 +43,7 @@ Issues = Annotated[
         "--issues",
         metavar="FILE",
         help="Issues as JSON, for commits that name one (`gh issue list --json`).",
+        parser=options.path,
     ),
 ]
 Name = Annotated[str, typer.Option("--name", metavar="OWNER/REPO", help="Default: origin's.")]

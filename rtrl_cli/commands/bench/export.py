@@ -14,7 +14,9 @@ from rtrl_cli.output import envelope, message, show
 
 def command(
     suite: SuitePath,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="JSON lines to write.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="JSON lines to write.", parser=options.path)
+    ],
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

@@ -7,15 +7,23 @@ from typing import Annotated, Literal
 
 import typer
 
+from rtrl_cli import options
+
 Out = Annotated[
     Path,
     typer.Option(
-        "--out", metavar="SUITE", help="The suite's folder; one that was begun goes on.", show_default=False
+        "--out",
+        metavar="SUITE",
+        help="The suite's folder; one that was begun goes on.",
+        show_default=False,
+        parser=options.path,
     ),
 ]
 Lock = Annotated[
     Path | None,
-    typer.Option("--lock", metavar="FILE", help="Locked requirements with hashes, for all tasks."),
+    typer.Option(
+        "--lock", metavar="FILE", help="Locked requirements with hashes, for all tasks.", parser=options.path
+    ),
 ]
 Environment = Annotated[
     Literal["python", "host"],
@@ -36,5 +44,10 @@ Timeout = Annotated[
 Sandbox = Annotated[str, typer.Option("--sandbox", metavar="NAME", help="auto, bubblewrap or docker.")]
 Cache = Annotated[
     Path | None,
-    typer.Option("--cache", metavar="FOLDER", help="Of environments. Default: ~/.cache/rtrl/environments."),
+    typer.Option(
+        "--cache",
+        metavar="FOLDER",
+        help="Of environments. Default: ~/.cache/rtrl/environments.",
+        parser=options.path,
+    ),
 ]

@@ -22,13 +22,17 @@ Source = Annotated[
     typer.Argument(
         metavar="SOURCE",
         help="File of SWE-bench rows (.jsonl, .json, .parquet), or a Harbor task or folder of them.",
+        parser=options.path,
         show_default=False,
     ),
 ]
 Repos = Annotated[
     Path | None,
     typer.Option(
-        "--repos", metavar="DIR", help="Clones of the rows' repositories, as OWNER__NAME. Default: here."
+        "--repos",
+        metavar="DIR",
+        help="Clones of the rows' repositories, as OWNER__NAME. Default: here.",
+        parser=options.path,
     ),
 ]
 Install = Annotated[

@@ -23,7 +23,10 @@ MOST_LOGITS = 10.0  # beyond it every task is one that a model always does, or n
 SuitePath = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[SUITE]", help="Folder of a suite; its tasks and clusters count.", show_default=False
+        metavar="[SUITE]",
+        help="Folder of a suite; its tasks and clusters count.",
+        show_default=False,
+        parser=options.path,
     ),
 ]
 Tasks_ = Annotated[int | None, typer.Option("--tasks", min=2, help="Tasks, in place of a suite's.")]
@@ -34,7 +37,8 @@ Clusters = Annotated[
     int | None, typer.Option("--clusters", min=2, help="Clusters of --tasks; by default each is its own.")
 ]
 Margin = Annotated[
-    float | None, typer.Option("--margin", min=0, help="Loss tolerated, as a share; 0.05, or the report's.")
+    float | None,
+    typer.Option("--margin", min=0, max=1, help="Loss tolerated, as a share; 0.05, or the report's."),
 ]
 From = Annotated[
     str | None,
@@ -57,7 +61,10 @@ ClusterEffect = Annotated[
 Alpha = Annotated[float, typer.Option("--alpha", min=0.0001, max=0.4999, help="Level, as `eval.alpha`.")]
 Worlds = Annotated[int, typer.Option("--worlds", min=100, help="Simulated comparisons for each figure.")]
 Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Draw power by loss: .png, .svg or .pdf.")
+    Path | None,
+    typer.Option(
+        "--plot", metavar="FILE", help="Draw power by loss: .png, .svg or .pdf.", parser=options.path
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the simulation.")]
 
@@ -89,8 +96,7 @@ def command(
     from evals.worlds import Effects
 
     started = time.monotonic()
-    if sum(one is not None for one in (suite, tasks, baseline_from)) != 1:
-        raise UsageError("one of SUITE, --tasks and --baseline-from", hint="rtrl bench power --tasks 200")
+    _refuse_mixed(suite, tasks, baseline_from, of, plot)
     name, made, known = _hand(suite, tasks, attempts, clusters, baseline_from, of, workspace)
     limit = margin if margin is not None else known
     effect = cluster_effect if len(made.sizes) < made.count else 0.0
@@ -111,6 +117,20 @@ def command(
     show(as_json, document, lambda: _text(head, found, made, would))
     if plot is not None and not quiet:
         message(f"drawn to {plot}")
+
+
+def _refuse_mixed(
+    suite: Path | None, tasks: int | None, baseline_from: str | None, of: str | None, plot: Path | None
+) -> None:
+    """Raise UsageError (2), before anything is simulated, for what does not name one thing in hand."""
+    from evals.studies import require_picture
+
+    if sum(one is not None for one in (suite, tasks, baseline_from)) != 1:
+        raise UsageError("one of SUITE, --tasks and --baseline-from", hint="rtrl bench power --tasks 200")
+    if of is not None and baseline_from is None:
+        raise UsageError("--of is a metric of a report", hint="name the report with --baseline-from")
+    if plot is not None:
+        require_picture(plot)
 
 
 def _hands(made: Tasks, effects: Effects) -> dict[str, Any]:
@@ -137,6 +157,8 @@ def _hand(
     from evals.worlds import Tasks, even
 
     if tasks is not None:
+        if clusters is not None and clusters > tasks:
+            raise UsageError(f"{tasks} tasks make no {clusters} clusters", hint="lower --clusters")
         return "planned", Tasks(even(tasks, clusters), attempts or ATTEMPTS), MARGIN
     if clusters is not None:
         raise UsageError(

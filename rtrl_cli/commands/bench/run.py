@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 def _path(name: str, help: str, metavar: str = "DIR") -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = typer.Option(name, metavar=metavar, help=help, show_default=False)
+    option: typer.models.OptionInfo = typer.Option(
+        name, metavar=metavar, help=help, show_default=False, parser=options.path
+    )
     return option
 
 

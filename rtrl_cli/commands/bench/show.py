@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cursorbench.errors import UsageError
 from rtrl_cli import options
 from rtrl_cli.output import envelope, message, pairs, show, table
 
@@ -16,7 +17,13 @@ if TYPE_CHECKING:
     from cursorbench.tasks.task import Task
 
 SuitePath = Annotated[
-    Path, typer.Argument(metavar="SUITE", help="Folder of a suite, with its suite.toml.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="SUITE",
+        help="Folder of a suite, with its suite.toml.",
+        show_default=False,
+        parser=options.path,
+    ),
 ]
 
 
@@ -25,7 +32,9 @@ def command(
     task: Annotated[str | None, typer.Argument(metavar="TASK", help="One task of it.")] = None,
     plot: Annotated[
         Path | None,
-        typer.Option("--plot", metavar="FILE", help="Draw the profile: .png, .svg, .pdf or .html."),
+        typer.Option(
+            "--plot", metavar="FILE", help="Draw the profile: .png, .svg, .pdf or .html.", parser=options.path
+        ),
     ] = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -37,6 +46,8 @@ def command(
     from cursorbench.tasks import bundle, profile
     from cursorbench.tasks.suite import Suite
 
+    if task is not None and plot is not None:
+        raise UsageError("--plot draws a suite's profile, and TASK is one task", hint="leave one away")
     found = Suite.open(suite)
     for each in found.tasks:
         if each.bundle.exists():

@@ -112,8 +112,6 @@ def export_experience(
     settings = workspace.settings
     refs = {"experience": ref, "checkpoint": parent}
     inputs = resolve_inputs(store, settings.workspace.line, refs, settings.train.max_lag)
-    if inputs["parent"].kind != "checkpoint":
-        raise UsageError(f"--parent {parent} is of kind {inputs['parent'].kind}", hint="name a checkpoint")
     folder = _target(workspace, inputs["experience"], layout, out)
     swept = () if dry_run else tuple(one.partial for one in exports.sweep(store, by=by))
     vault = Vault.open(workspace.keys_dir)

@@ -54,6 +54,8 @@ def test_the_command(made: Suite, capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(capsys.readouterr().out)
     assert document["metrics"]["lines"]["median"] == 10
     assert document["metrics"]["published"][0]["characters"] == [390, 390]
+    assert run(["bench", "show", str(made.path), "word-debug", "--plot", "one.png"]) == 2
+    assert "--plot draws a suite's profile" in capsys.readouterr().err
     assert run(["bench", "show", str(made.path), "word-debug"]) == 0
     assert "2 must come to pass, 2 must stay so" in capsys.readouterr().out
     assert run(["bench", "show", str(made.path), "nothing"]) == 5

@@ -217,6 +217,20 @@ def test_without_a_gateway_only_offline(line: Line) -> None:
     assert line.deploy(line.b.ref, offline=True).status == "noop"
 
 
+def test_offline_says_that_the_share_of_the_settings_is_none(line: Line) -> None:
+    """`deploy.canary_share = 0.1` was dropped without a word, and the next serve served it to everybody."""
+    line.report(line.b, line.a)
+    line.gateway.close()
+    shared = line.workspace.with_overrides(["deploy.canary_share=0.1"])
+    told = run_stage(shared, line.store, DeployStage(offline=True)).warnings
+    assert [
+        each for each in told if "deploy.canary_share is 0.1, and --offline serves it to everybody" in each
+    ]
+    line.report(line.a, line.b)
+    asked = DeployStage(offline=True, canary=0)  # somebody said so
+    assert run_stage(shared, line.store, asked, [line.a.ref]).warnings == []
+
+
 def test_two_deployments_of_a_line_do_not_cross(line: Line) -> None:
     line.report(line.b, line.a)
     with (

@@ -297,9 +297,13 @@ async def test_a_user_forgotten_while_served(rig: Rig) -> None:
 def test_addresses(tmp_path: Path) -> None:
     taken = bind_tcp("127.0.0.1", 0)
     taken.listen()
-    with pytest.raises(UsageError, match="cannot listen"):
+    with pytest.raises(UsageError, match="cannot listen") as in_use:
         bind_tcp(*taken.getsockname())
+    assert "another gateway" in in_use.value.hint
     taken.close()
+    with pytest.raises(UsageError, match="cannot listen") as elsewhere:
+        bind_tcp("192.0.2.1", 0)  # of documentation: no machine has it
+    assert "gateway.host is an address of this machine" in elsewhere.value.hint
     with pytest.raises(UsageError) as too_long:
         bind_unix(tmp_path / ("x" * 200))
     assert "admin_port" in too_long.value.hint

@@ -222,6 +222,11 @@ def test_folders_in_use_or_in_the_workspace_are_refused(world: TrainWorld, tmp_p
     assert export(world, out=tmp_path / "empty").rows == 8
     with pytest.raises(InputMissingError):
         export(world, ref="experience@v9")
+    with pytest.raises(UsageError, match="experience@latest is of kind experience"):
+        export(world, parent="experience@latest")
+    with pytest.raises(InputMissingError, match="no checkpoint@v9") as missing:
+        export(world, parent="checkpoint@v9")
+    assert "rtrl status" in missing.value.hint  # and not how the first one is made
     with pytest.raises(UsageError, match="is of kind checkpoint"):
         export(world, ref="checkpoint@v1", out=tmp_path / "other")
 
