@@ -133,20 +133,20 @@ class _Literals:
         self._left -= 1
         if self._left < 0:
             return None
-        if isinstance(node, ast.Name):
-            return self._named(node.id)
-        if isinstance(node, ast.List | ast.Tuple | ast.Set):
-            return self._list(node.elts)
-        if isinstance(node, ast.Dict):
-            return self._table(node)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            ends = [one for one in (self.of(node.left), self.of(node.right)) if one is not None]
-            same = len(ends) == 2 and type(ends[0]) is type(ends[1]) and isinstance(ends[0], str | list)
-            return ends[0] + ends[1] if same else next((one for one in ends if isinstance(one, list)), None)
-        try:
-            return ast.literal_eval(node)
-        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-            return None
+        match node:
+            case ast.Name():
+                found = self._named(node.id)
+            case ast.List() | ast.Tuple() | ast.Set():
+                found = self._list(node.elts)
+            case ast.Dict():
+                found = self._table(node)
+            case ast.BinOp(op=ast.Add()):
+                found = self._sum(node)
+            case ast.Constant():
+                found = node.value
+            case _:
+                found = None
+        return found
 
     def _named(self, name: str) -> Any:
         if name in self._followed or name not in self._names:
@@ -156,6 +156,12 @@ class _Literals:
             return self.of(self._names[name])
         finally:
             self._followed.remove(name)
+
+    def _sum(self, node: ast.BinOp) -> Any:
+        """Of two texts or two lists; the one list, where the other's value is not known."""
+        ends = [one for one in (self.of(node.left), self.of(node.right)) if one is not None]
+        same = len(ends) == 2 and type(ends[0]) is type(ends[1]) and isinstance(ends[0], str | list)
+        return ends[0] + ends[1] if same else next((one for one in ends if isinstance(one, list)), None)
 
     def _list(self, nodes: Sequence[ast.AST]) -> list[Any]:
         found: list[Any] = []
