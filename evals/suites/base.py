@@ -7,7 +7,7 @@ engine behind `complete_batch`, what is decided.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,12 +27,14 @@ class TextRequest:
     Attributes:
         stop: texts at which the continuation ends; they are not part of it.
         temperature: 0 for greedy decoding.
+        sampling: what else it is sampled with, by vLLM's names (`top_p`).
     """
 
     prompt: tuple[int, ...]
     max_tokens: int
     stop: tuple[str, ...] = ()
     temperature: float = 0.0
+    sampling: Mapping[str, float] = field(default_factory=dict)
 
 
 class TokenEngine(Protocol):
