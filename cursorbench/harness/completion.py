@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cursorbench.harness.budget import Usage
+from cursorbench.harness.results import printable
 
 _LATER = frozenset({408, 409, 425, 429})  # beside 5xx: nothing was answered, and may be later
 _OF_THE_REQUEST = frozenset({400, 413, 414, 422, 431})  # these say what was asked is at fault
@@ -107,9 +108,9 @@ def read(body: Any, headers: Mapping[str, str], seconds: float) -> Completion:
             raise TypeError
         prompt, output = usage.get("prompt_tokens"), usage.get("completion_tokens")
         return Completion(
-            generation_id=headers.get(GENERATION_HEADER) or str(body.get("id") or ""),
+            generation_id=headers.get(GENERATION_HEADER) or printable(str(body.get("id") or "")),
             message=message,
-            finish_reason=str(choice.get("finish_reason") or "stop"),
+            finish_reason=printable(str(choice.get("finish_reason") or "stop")),
             usage=Usage(prompt, output) if isinstance(prompt, int) and isinstance(output, int) else None,
             seconds=seconds,
         )
