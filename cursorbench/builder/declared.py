@@ -11,9 +11,10 @@ import configparser
 import contextlib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+_NODES = 20_000  # of an expression, names followed
 _TEXTS = ("name", "version")  # of the keywords of `setup`
 
 
@@ -70,7 +71,7 @@ def of_setup_cfg(text: str) -> dict[str, Any]:
 
 
 def of_setup_py(text: str) -> dict[str, Any]:
-    """The literal keywords of a call of `setup`, names of literals in the module followed."""
+    """The keywords of a call of `setup` that can be told without running it (`_Literals`)."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
@@ -89,11 +90,15 @@ def of_setup_py(text: str) -> dict[str, Any]:
         if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "setup":
             for keyword in node.keywords:
                 if keyword.arg in wanted:
-                    value = _literal(keyword.value, names)
-                    if keyword.arg == "entry_points" and isinstance(value, str):
-                        value = of_setup_cfg(f"[options.entry_points]\n{value}").get("scripts")
-                    told[wanted[keyword.arg]] = value if keyword.arg in _TEXTS else _lists(value)
+                    with contextlib.suppress(RecursionError):
+                        told[wanted[keyword.arg]] = _keyword(keyword.arg, _Literals(names).of(keyword.value))
     return {key: value for key, value in told.items() if value}
+
+
+def _keyword(name: str, value: object) -> object:
+    if name == "entry_points" and isinstance(value, str):
+        value = of_setup_cfg(f"[options.entry_points]\n{value}").get("scripts")
+    return value if name in _TEXTS else _lists(value)
 
 
 def _lists(value: object) -> object:
@@ -113,13 +118,70 @@ def of_tox(text: str) -> tuple[str, ...]:
     return tuple(row for row in plain if row[0] not in "-.{:" and not re.match(r"[\w{},.!-]+\s*:(?!//)", row))
 
 
-def _literal(node: ast.AST, names: Mapping[str, ast.AST]) -> Any:
-    if isinstance(node, ast.Name) and node.id in names:
-        node = names[node.id]
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return None
+class _Literals:
+    """What expressions come to: literals, names of such in the module, lists and tables of these, and sums.
+
+    What only running tells is None, and left out of a list or table.
+    """
+
+    def __init__(self, names: Mapping[str, ast.AST]) -> None:
+        self._names = names
+        self._left = _NODES
+        self._followed: set[str] = set()
+
+    def of(self, node: ast.AST) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            return None
+        match node:
+            case ast.Name():
+                found = self._named(node.id)
+            case ast.List() | ast.Tuple() | ast.Set():
+                found = self._list(node.elts)
+            case ast.Dict():
+                found = self._table(node)
+            case ast.BinOp(op=ast.Add()):
+                found = self._sum(node)
+            case ast.Constant():
+                found = node.value
+            case _:
+                found = None
+        return found
+
+    def _named(self, name: str) -> Any:
+        if name in self._followed or name not in self._names:
+            return None
+        self._followed.add(name)
+        try:
+            return self.of(self._names[name])
+        finally:
+            self._followed.remove(name)
+
+    def _sum(self, node: ast.BinOp) -> Any:
+        """Of two texts or two lists; the one list, where the other's value is not known."""
+        ends = [one for one in (self.of(node.left), self.of(node.right)) if one is not None]
+        same = len(ends) == 2 and type(ends[0]) is type(ends[1]) and isinstance(ends[0], str | list)
+        return ends[0] + ends[1] if same else next((one for one in ends if isinstance(one, list)), None)
+
+    def _list(self, nodes: Sequence[ast.AST]) -> list[Any]:
+        found: list[Any] = []
+        for node in nodes:
+            value = self.of(node.value if isinstance(node, ast.Starred) else node)
+            if isinstance(node, ast.Starred):
+                found += value if isinstance(value, list) else []
+            elif value is not None:
+                found.append(value)
+        return found
+
+    def _table(self, node: ast.Dict) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            name, told = None if key is None else self.of(key), self.of(value)
+            if key is None and isinstance(told, dict):
+                found.update(told)
+            elif isinstance(name, str) and told is not None:
+                found[name] = told
+        return found
 
 
 def groups_of(table: object) -> dict[str, tuple[str, ...]]:

@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cursorbench.builder.declared import (
-    groups_of,
     normal,
-    of_pyproject,
     of_setup_cfg,
     of_setup_py,
     of_tox,
@@ -22,6 +20,7 @@ from cursorbench.builder.declared import (
     texts_of,
     toml,
 )
+from cursorbench.builder.tool_tables import of_document
 from cursorbench.history.repository import FILES, Repository
 
 _FILES_OF_REQUIREMENTS = re.compile(
@@ -85,7 +84,7 @@ def project_at(repository: Repository, commit: str) -> Project:
         for name in ("pyproject.toml", "setup.cfg", "setup.py")
     }
     document = toml(said["pyproject.toml"])
-    told = of_pyproject(document)
+    told = of_document(document)
     told = {**of_setup_cfg(said["setup.cfg"]), **told}
     told = {**of_setup_py(said["setup.py"]), **told}
     paths, modules = _code(repository, root)
@@ -102,7 +101,7 @@ def project_at(repository: Repository, commit: str) -> Project:
         version=version,
         dependencies=texts_of(told.get("dependencies")),
         extras={normal(name): texts_of(value) for name, value in table_of(told.get("extras")).items()},
-        groups=groups_of(document.get("dependency-groups")),
+        groups=table_of(told.get("groups")),
         files=_requirement_files(repository, root),
         scripts={name: texts_of(value) for name, value in table_of(told.get("scripts")).items()},
         import_paths=paths,
@@ -116,7 +115,7 @@ def _members(repository: Repository, commit: str, root: str) -> dict[str, tuple[
     listed = repository.git("ls-tree", "-r", "--name-only", "-z", commit).split("\0")
     found = {}
     for path in [path for path in listed if path.endswith("/pyproject.toml")][:_MEMBERS]:
-        told = of_pyproject(toml(repository.text(repository.find(root, path))))
+        told = of_document(toml(repository.text(repository.find(root, path))))
         if name := normal(str(told.get("name") or "")):
             found[name] = texts_of(told.get("dependencies"))
     return found

@@ -13,13 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cursorbench.builder.told import Moment, Session, Told
-from cursorbench.builder.wording import words
+from cursorbench.builder.wording import assents
 from cursorbench.history.branch import Branch, branch_of
 from cursorbench.history.follow import follow
 from cursorbench.history.repository import Repository
 from cursorbench.redaction import visible
-
-_ASSENT = 3  # words: a shorter message alone ("yes", "go on") does not say what is wanted
 
 
 @dataclass(frozen=True)
@@ -125,10 +123,10 @@ def _request(
     said = [_bare(one.text) for one in moments[start:first] if one.what == "user"]
     if not said and mine:  # two commits of one request: it caused both
         said = _last_said(moments[:first])
-    while said and words(said[0]) < _ASSENT and len(said) > 1:
+    while said and assents(said[0]) and len(said) > 1:
         said = said[1:]  # an assent to what came before
     text = "\n\n".join(one for one in said if one)
-    if words(text) < _ASSENT:
+    if assents(text):
         return "no_words" if not text else "only_assent"
     last = max(edits, default=first)
     turns = len({one.key for one in moments[start : last + 1] if one.what == "agent"})
@@ -149,7 +147,7 @@ def _last_said(moments: Sequence[Moment]) -> list[str]:
     for one in reversed(moments):
         if one.what == "user":
             said.insert(0, _bare(one.text))
-            if words(one.text) >= _ASSENT:
+            if not assents(one.text):
                 break
     return said
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cursorbench.harness import hermes
@@ -29,6 +29,10 @@ class ChatRequest:
     max_tokens: int
     temperature: float | None = None
     tool_choice: str = ""
+
+    def plain(self) -> ChatRequest:
+        """The same of one character in the same conversation's beginning: refused, no request is taken."""
+        return replace(self, messages=(self.messages[0], {"role": "user", "content": "."}))
 
     def body(self, model: str) -> dict[str, Any]:
         """The JSON body of `POST /v1/chat/completions`."""

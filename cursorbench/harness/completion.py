@@ -8,16 +8,22 @@ who differ in how they carry bytes.
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from cursorbench.harness.budget import Usage
+from cursorbench.harness.results import printable
 
 _LATER = frozenset({408, 409, 425, 429})  # beside 5xx: nothing was answered, and may be later
 _OF_THE_REQUEST = frozenset({400, 413, 414, 422, 431})  # these say what was asked is at fault
 CONTEXT_FULL = "context_length_exceeded"
+# how engines and proxies say so that have no such code: vLLM, SGLang, llama.cpp, LiteLLM, Anthropic
+_FULL = re.compile(
+    r"maximum context length|max_model_len|model's context length|context (?:size|window)|prompt is too long"
+)
 GENERATION_HEADER = "X-Rtrl-Generation-Id"
 
 
@@ -102,9 +108,9 @@ def read(body: Any, headers: Mapping[str, str], seconds: float) -> Completion:
             raise TypeError
         prompt, output = usage.get("prompt_tokens"), usage.get("completion_tokens")
         return Completion(
-            generation_id=headers.get(GENERATION_HEADER) or str(body.get("id") or ""),
+            generation_id=headers.get(GENERATION_HEADER) or printable(str(body.get("id") or "")),
             message=message,
-            finish_reason=str(choice.get("finish_reason") or "stop"),
+            finish_reason=printable(str(choice.get("finish_reason") or "stop")),
             usage=Usage(prompt, output) if isinstance(prompt, int) and isinstance(output, int) else None,
             seconds=seconds,
         )
@@ -124,7 +130,8 @@ def is_of_the_request(status: int) -> bool:
 
 def refused(status: int, text: str) -> RefusedError:
     """The error of an answer that trying again will not change."""
-    return RefusedError(status, _code(text), f"HTTP {status}: {text[:300]}")
+    full = is_of_the_request(status) and _FULL.search(text)
+    return RefusedError(status, CONTEXT_FULL if full else _code(text), f"HTTP {status}: {text[:300]}")
 
 
 def _code(text: str) -> str:

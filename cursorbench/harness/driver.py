@@ -113,13 +113,15 @@ class Driver:
         """Carry an episode to its end.
 
         A service that stays away ends it as aborted, a conversation too long for the model as that.
-        Raises UsageError when the key is refused.
+        Raises UsageError when the key is refused, or any request with these settings.
         """
         who = attribution or Attribution()
         while (request := loop.next_request()) is not None:
             try:
                 found = self.complete(request, who, loop.left_s)
             except RefusedError as refused:
+                if not loop.turns and completion.is_of_the_request(refused.status):
+                    self._require_some_taken(request, who.user, refused)
                 if refused.code == completion.CONTEXT_FULL:
                     loop.overflow()
                 else:
@@ -148,6 +150,17 @@ class Driver:
             return completion.read(_json(found), found.headers, time.perf_counter() - started)
         except ValueError as error:
             raise DependencyDownError(f"{self._root}: {error}", hint="is it an OpenAI API?") from error
+
+    def _require_some_taken(self, request: ChatRequest, user: str, refused: RefusedError) -> None:
+        """Raise UsageError where a message of one character is refused like an episode's first one."""
+        try:
+            self.complete(request.plain(), Attribution(user, no_train=True))
+        except RefusedError as error:
+            raise UsageError(
+                f"the engine refuses the first request: {refused}", hint="--model, --max-tokens"
+            ) from error
+        except DependencyDownError:
+            pass  # nothing is known of others; the refusal stands
 
     def post(
         self, body: Mapping[str, Any], attribution: Attribution, left_s: float = math.inf

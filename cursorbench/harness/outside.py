@@ -173,4 +173,6 @@ def _why(relay: Relay, done: Done) -> tuple[StopReason, str]:
         return StopReason.ABORTED, recorder.failure
     if done.ended == "timeout":
         return StopReason.MAX_SECONDS, ""
-    return (StopReason.ANSWERED if done.ok else StopReason.AGENT_FAILED), ""
+    if not done.ok:
+        return (StopReason.CONTEXT_FULL if recorder.full else StopReason.AGENT_FAILED), ""
+    return StopReason.ANSWERED, ""

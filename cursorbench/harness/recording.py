@@ -31,12 +31,14 @@ class Recorder:
     Attributes:
         stop: the limit of the budget that was reached.
         failure: why the last request got no answer, "" when it did.
+        full: the last request was longer than the model's context.
     """
 
     budget: Budget
     spent: Spent = field(default_factory=Spent)
     stop: StopReason | None = None
     failure: str = ""
+    full: bool = False
     tools: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
@@ -85,7 +87,7 @@ class Recorder:
             estimate([*messages, {"content": tools}]), estimate([answer]), told=False
         )
         with self._lock:
-            self.failure = ""
+            self.failure, self.full = "", False
             self.spent.add(usage)  # first of all: whatever the record will be, it is paid for
             self.tools = tools or self.tools
             fresh = self._fresh(messages)

@@ -28,7 +28,7 @@ from typing import Any
 from cursorbench.errors import DependencyDownError, UsageError
 from cursorbench.harness import sse
 from cursorbench.harness.budget import Budget
-from cursorbench.harness.completion import Attribution, RefusedError, is_of_the_request
+from cursorbench.harness.completion import CONTEXT_FULL, Attribution, RefusedError, is_of_the_request
 from cursorbench.harness.driver import Driver, Endpoint
 from cursorbench.harness.recording import Recorder
 from cursorbench.sandbox.protocol import Environment
@@ -195,6 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
             relay.recorder.add(body, found)
         except (RefusedError, DependencyDownError, UsageError, ValueError) as error:
             if isinstance(error, RefusedError) and is_of_the_request(error.status):
+                relay.recorder.full = error.code == CONTEXT_FULL
                 self._error(error.status, error.code, str(error))
             elif relay.answers():
                 self._error(400, "refused", "the model answers, but not this request")

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 
 from evals.stats.clusters import ClusterSums, Floats, cluster_sums
 
+ROUNDING = 1e-12  # of what was added up: gains and losses of thirds that cancel leave more than nothing
 Columns = tuple[ArrayLike, ArrayLike]  # numerators and denominators [N]
 
 
@@ -81,7 +82,10 @@ def paired_sums(candidate: Columns, baseline: Columns, clusters: Sequence[Hashab
     where = [clusters[place] for place in told]
     alike = [np.isclose(*both, rtol=1e-9, atol=1e-12) for both in zip(left, right, strict=True)]
     differ = cluster_sums(~(alike[0] & alike[1]), where).sums > 0
-    return replace(cluster_sums(paired_values(left, right), where), differ=differ)
+    data = cluster_sums(paired_values(left, right), where)
+    size = sum(np.abs(ratio_values(*arm)) + abs(ratio(*arm)) for arm in (left, right))
+    dust = ROUNDING * cluster_sums(size, where).sums
+    return replace(data, sums=np.where(np.abs(data.sums) <= dust, 0.0, data.sums), differ=differ)
 
 
 def sampling_variance(means: Columns, spread: Floats) -> float | None:

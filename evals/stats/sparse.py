@@ -30,12 +30,11 @@ from evals.stats.clusters import ClusterSums, with_two
 from evals.stats.paired import Columns
 
 FEW = 15  # clusters that differ; from there on the spread that is seen will do
-DUST = 1e-9  # of the largest sum: what rounding leaves of thirds that cancel
 
 
 def sparse(data: ClusterSums) -> bool:
     """Whether fewer than FEW clusters, and at most half of them, differ, but some do."""
-    apart = np.abs(data.sums) > DUST * np.abs(data.sums).max(initial=0.0)
+    apart = data.sums != 0
     differ = int(np.count_nonzero(apart if data.differ is None else apart & data.differ))
     return 0 < differ < FEW and 2 * differ <= data.clusters
 

@@ -7,10 +7,11 @@ engine behind `complete_batch`, what is decided.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from cursorbench.errors import UsageError
 from cursorbench.harness.chat import ChatRequest
 from evals.cases import Attempt, SuiteSpec
 
@@ -26,12 +27,14 @@ class TextRequest:
     Attributes:
         stop: texts at which the continuation ends; they are not part of it.
         temperature: 0 for greedy decoding.
+        sampling: what else it is sampled with, by vLLM's names (`top_p`).
     """
 
     prompt: tuple[int, ...]
     max_tokens: int
     stop: tuple[str, ...] = ()
     temperature: float = 0.0
+    sampling: Mapping[str, float] = field(default_factory=dict)
 
 
 class TokenEngine(Protocol):
@@ -90,3 +93,18 @@ class Suite(Protocol):
             first: number of the first attempt; above 0 when attempts are added to a comparison that
                 was inconclusive. Attempts of different numbers must be independent given the case.
         """
+
+
+def refused(answer: Answer | None) -> bool:
+    """Whether the engine did not take a request: it does not fit its context."""
+    return answer is not None and answer.get("finish_reason") == "error"
+
+
+def require_some_taken(request: ChatRequest, complete_batch: CompleteBatch) -> None:
+    """Raise UsageError (exit 2) where a message of one character is refused like a case's first request."""
+    (answer,) = complete_batch([replace(request.plain(), max_tokens=1)])
+    if answer is not None and refused(answer):
+        raise UsageError(
+            f"the engine refuses the first request of every case: {answer.get('error') or 'too long'}",
+            hint="engine.max_model_len: the prompt and the tools alone are longer",
+        )

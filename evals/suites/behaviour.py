@@ -24,7 +24,7 @@ from cursorbench.harness.tools import SMALL_TOOLS
 from cursorbench.harness.workplace import Folder
 from evals.cases import Attempt, Metric, SuiteSpec
 from evals.population.people import SYSTEM, message
-from evals.suites.base import Advance, CompleteBatch, Subject
+from evals.suites.base import Advance, CompleteBatch, Subject, refused
 from evals.suites.probes import Probe
 
 ATTEMPTS = 10  # answers a probe: a few dozen probes say little once
@@ -145,7 +145,7 @@ def _turn(running: Sequence[_Asked], complete_batch: CompleteBatch) -> None:
     for (one, _), answer in zip(pairs, answers, strict=True):
         if answer is None:
             one.loop.abort("no answer")
-        elif answer.get("finish_reason") == "error":
+        elif refused(answer):
             one.loop.overflow()
         else:
             one.tokens += int(answer.get("output_tokens", 0))

@@ -29,7 +29,7 @@ from cursorbench.tasks import environment as environments
 from cursorbench.tasks.suite import Suite as TaskSuite
 from cursorbench.tasks.task import Split, Task
 from evals.cases import Attempt, Metric, SuiteSpec
-from evals.suites.base import Advance, Answer, CompleteBatch, Subject
+from evals.suites.base import Advance, Answer, CompleteBatch, Subject, refused, require_some_taken
 from evals.trials import attempt as trials
 from evals.trials.attempt import Job, Setting
 from evals.trials.record import Record
@@ -198,6 +198,10 @@ class CursorBenchSuite:
                 answers = complete_batch([request for _, request in asked]) if asked else []
                 if len(answers) != len(asked):
                     raise ValueError(f"{len(asked)} requests, {len(answers)} answers")
+                for (one, request), answer in zip(asked, answers, strict=True):
+                    if not _loop(one).turns and refused(answer):
+                        require_some_taken(request, complete_batch)
+                        break
                 pairs = [(one, answer) for (one, _), answer in zip(asked, answers, strict=True)]
                 list(pool.map(lambda pair: _receive(*pair), pairs))
             list(pool.map(partial(self._guarded, self._end), chosen))
@@ -248,7 +252,7 @@ def _receive(one: _Trial, answer: Answer | None) -> None:
     if answer is None:
         loop.abort("no answer")
         return
-    if answer.get("finish_reason") == "error":
+    if refused(answer):
         loop.overflow()
         return
     prompt, output = answer.get("prompt_tokens"), answer.get("output_tokens")

@@ -18,6 +18,7 @@ from cursorbench.errors import UsageError
 from evals.suites.base import Subject, TextRequest
 
 MAX_NEW_TOKENS = 256  # where a task names no limit
+SAMPLING = ("top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
 
 
 class EngineLM(TemplateLM):  # type: ignore[misc]
@@ -100,11 +101,28 @@ class EngineLM(TemplateLM):  # type: ignore[misc]
         ]
 
     def _asked(self, context: str, settings: dict[str, Any]) -> TextRequest:
+        """A request as the task's `generation_kwargs` have it.
+
+        Raises:
+            UsageError: (exit 2) its answers are as long as the engine's context, or it wants a beam search.
+        """
         known = normalize_gen_kwargs(settings, MAX_NEW_TOKENS)
+        if known["max_gen_toks"] >= self._engine.context:
+            raise UsageError(
+                f"an lm-eval task asks for answers of {known['max_gen_toks']} tokens, which leave no room "
+                f"for a prompt: the engine's context is {self._engine.context}",
+                hint="engine.max_model_len, or max_gen_toks in the task's generation_kwargs",
+            )
+        if (known.get("num_beams") or 1) != 1:
+            raise UsageError("an lm-eval task asks for a beam search, which no engine does that serves")
         prompt, room = maybe_truncate(
             self.tok_encode(context), max_gen_toks=known["max_gen_toks"], max_model_len=self._engine.context
         )
         stop = handle_stop_sequences(known.get("until"), self.tokenizer.decode(self.eot_token_id))
         return TextRequest(
-            tuple(prompt), room, tuple(filter(None, stop)), float(known.get("temperature", 0.0))
+            tuple(prompt),
+            room,
+            tuple(filter(None, stop)),
+            float(known.get("temperature", 0.0)),
+            {name: known[name] for name in SAMPLING if known.get(name) is not None},
         )

@@ -144,9 +144,10 @@ class LmEvalSuite:
         from lm_eval.tasks import TaskManager
 
         own = TaskManager(include_path=self._include, include_defaults=False)
-        if self._task_name in own.all_tasks:
+        if self._task_name in own.all_subtasks:
             return own
-        everything = _everything(tuple(self._include))
+        grouped = self._task_name in own.all_tasks
+        everything = own if grouped else _everything(tuple(self._include))
         if self._task_name not in everything.all_subtasks:
             raise UsageError(
                 f"lm-eval has no task {self._task_name!r}",

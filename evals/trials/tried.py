@@ -51,16 +51,16 @@ def _aborted(episode: Episode) -> tuple[str, str]:
     """Why no answer came: the engine's matter, or the conversation's that the model led there.
 
     Raises:
-        UsageError: (exit 2) the engine refuses the very first request.
+        UsageError: (exit 2) the engine refuses the very first request, and not for what is asked in it.
     """
     why = episode.failure
     status = int(found[1]) if (found := _STATUS.match(why)) else 0
     # a proxy's own 404, in the middle of a restart, says nothing of models
     misnamed = 400 <= status < 500 and (status != 404 or "model" in why.lower())
-    if misnamed and not episode.turns:
-        raise UsageError(f"the engine refuses the first request: {why}", hint="--model, --max-tokens")
     if is_of_the_request(status):
         return "refused_request", why
+    if misnamed and not episode.turns:
+        raise UsageError(f"the engine refuses the first request: {why}", hint="--model, --max-tokens")
     return ("engine_timeout" if "takes too long" in why else "engine_down"), why
 
 

@@ -145,7 +145,12 @@ class InProcessEngine:
         asked = [
             (
                 list(one.prompt),
-                {"max_tokens": one.max_tokens, "stop": list(one.stop), "temperature": one.temperature},
+                {
+                    **one.sampling,
+                    "max_tokens": one.max_tokens,
+                    "stop": list(one.stop),
+                    "temperature": one.temperature,
+                },
             )
             for one in requests
         ]

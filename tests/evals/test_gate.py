@@ -187,6 +187,16 @@ def test_attempts_of_a_case_are_averaged() -> None:
     assert paired.attempts == 2.5
 
 
+def test_gains_and_losses_that_cancel_leave_no_spread() -> None:
+    """Of thirds they left -1.1e-16 in a cluster, which was a standard error, and two clusters passed."""
+    left, right = ([one / 3 for one in thirds] for thirds in ([3, 3, 3, 1, 3, 2], [3, 3, 3, 3, 1, 2]))
+    arms = (attempts(left, per_user=3), attempts(right, per_user=3))
+    decided = decide([(suite(SUCCESS), arms)], Rules())
+    (found,) = decided.criteria
+    assert (decided.verdict, found.method, found.gain) == ("inconclusive", "equal", 0.0)
+    assert found.bound == pytest.approx(-(1 - 0.05**0.5))  # a loss that neither of two clusters shows
+
+
 def test_losses_that_add_up_since_the_anchor_regress() -> None:
     """Two points lost against live are within the margin; eight since the anchor are not."""
     anchor = [1.0] * 1000 + [0.0] * 1000
@@ -320,7 +330,7 @@ def test_one_cluster_asks_for_others() -> None:
 
 @pytest.mark.parametrize(("candidate", "baseline", "beyond"), [(1.7, 0.5, "1.7"), (0.5, -0.2, "-0.2")])
 def test_a_figure_out_of_its_bounds_decides_nothing(candidate: float, baseline: float, beyond: str) -> None:
-    ones = [1.0] * 30
+    ones = [1.0] * 60
     with pytest.raises(IntegrityError, match=f"demo.success of case .* is {beyond}: it lies between 0 and 1"):
         verdict([*ones, candidate], [*ones, baseline])
     assert verdict([*ones, 1 + 1e-12], [*ones, 1.0]) == "pass"

@@ -95,6 +95,28 @@ def test_setup_py_and_requirement_files(tmp_path: Path) -> None:
     assert lock.wanted(("auto",), found) == ("black", "click", "pytest", "pytest-cov", "six")
 
 
+def test_setup_py_with_names_in_lists_and_tables(tmp_path: Path) -> None:
+    """Of `extras_require={"test": TESTS}` nothing was read, nor of the table beside it."""
+    text = """
+from setuptools import setup
+BASE = ("six",)
+TESTS = ["mypy~=1.4", *BASE]
+EXTRAS = {"test": TESTS, "docs": read("docs.txt"), **{"fast": ["lz4"]}}
+setup(name="w" + "ords", install_requires=BASE + ["click", read("x")], extras_require=EXTRAS,
+      entry_points={"console_scripts": "w = w:main"}, version=read("VERSION"))
+"""
+    found, _ = project(tmp_path, {"setup.py": text, "w.py": ""})
+    assert (found.name, found.version, found.dependencies) == ("words", "", ("six", "click"))
+    assert found.extras == {"test": ("mypy~=1.4", "six"), "fast": ("lz4",)}
+    assert lock.wanted(("auto",), found) == ("click", "mypy~=1.4", "pytest", "six")
+
+
+@pytest.mark.parametrize("text", ["A = A + A\n", "A = [A, A]\n", "A = {**A, 'a': A}\n"])
+def test_setup_py_that_goes_round_in_circles(tmp_path: Path, text: str) -> None:
+    found, _ = project(tmp_path, {"setup.py": f"{text}setup(name='w', extras_require=A, install_requires=A)"})
+    assert (found.name, found.dependencies) == ("w", ())
+
+
 TOX = """
 [tox]
 envlist = py3

@@ -119,6 +119,25 @@ def test_words_without_blanks_between_them(shop: tuple[Git, str, str], words: st
     assert found.silent == {first: "only_assent"}
 
 
+@pytest.mark.parametrize(
+    ("words", "assent"),
+    [
+        ("yes, go on", True),
+        ("Ok, please do that.", True),
+        ("Looks good, let’s implement the plan!", True),
+        ("yes, but sum all rows", False),
+        ("go on with the rows", False),
+        ("x: y z", False),
+        ("404 405 406", False),
+    ],
+)
+def test_words_of_assent_alone(shop: tuple[Git, str, str], words: str, assent: bool) -> None:
+    """Of three words, it was all that a task said."""
+    git, first, _ = shop
+    _, found = traced(git, user(words, 1_000), edit("e1", 5_000, BASE, FIRST))
+    assert found.silent == ({first: "only_assent"} if assent else {})
+
+
 def test_assent_alone_says_nothing(shop: tuple[Git, str, str]) -> None:
     git, first, _ = shop
     _, found = traced(git, user("yes", 1_000), edit("e1", 5_000, BASE, FIRST))

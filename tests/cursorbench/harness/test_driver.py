@@ -162,6 +162,41 @@ def test_a_conversation_too_long_for_the_model_is_no_infrastructure(tmp_path: Pa
     assert episode.stop is StopReason.CONTEXT_FULL
 
 
+VLLM = "This model's maximum context length is 512 tokens. However, you requested 4196 tokens"
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "stop"),
+    [
+        (400, VLLM, StopReason.CONTEXT_FULL),
+        (400, "The input (900 tokens) is longer than the model's context length", StopReason.CONTEXT_FULL),
+        (400, "the request exceeds the available context size", StopReason.CONTEXT_FULL),
+        (422, "a tool has no name", StopReason.ABORTED),
+    ],
+)
+def test_a_first_request_that_is_refused_where_others_are_not(
+    tmp_path: Path, status: int, message: str, stop: StopReason
+) -> None:
+    """One task too long for the model ended the run of all."""
+    refusal = httpx.Response(status, json={"error": {"message": message, "code": status}})
+    service = Service(refusal, said("Yes?"))
+    episode = run(tmp_path, service)
+    assert (episode.stop, episode.turns) == (stop, ())
+    asked, plain = service.bodies()
+    assert plain == {**asked, "messages": [asked["messages"][0], {"role": "user", "content": "."}]}
+    given = service.requests[-1].headers
+    assert (given["X-Rtrl-No-Train"], given["X-Rtrl-Session"] == "s") == ("1", False)
+
+
+@pytest.mark.parametrize("code", ["context_length_exceeded", 400])
+def test_settings_with_which_any_request_is_refused(tmp_path: Path, code: object) -> None:
+    """By our gateway's code each trial had filled its context: no task solved, and nothing said."""
+    answers = [httpx.Response(400, json={"error": {"message": VLLM, "code": code}}) for _ in range(2)]
+    with pytest.raises(UsageError, match=r"refuses the first request: .*maximum context") as raised:
+        run(tmp_path, Service(*answers))
+    assert "--max-tokens" in raised.value.hint
+
+
 def test_a_key_that_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="key"):
         run(tmp_path, Service(httpx.Response(401, text="no")))
@@ -172,6 +207,12 @@ def test_no_address(tmp_path: Path, url: str) -> None:
     loop = AgentLoop(Toolbox(Folder(tmp_path), SMALL_TOOLS), "Edit.", "go")
     with Driver(Endpoint(url)) as driver, pytest.raises(UsageError):
         driver.run(loop)
+
+
+def test_half_a_surrogate_pair_in_an_answers_id(tmp_path: Path) -> None:
+    """The trial could not be written down, and the run ended as a bug."""
+    (turn,) = run(tmp_path, Service(said("Done.", id="gen\ud800"))).turns
+    turn.generation_id.encode()
 
 
 def test_half_a_surrogate_pair_is_sent_as_what_can_be_sent(tmp_path: Path) -> None:

@@ -83,6 +83,27 @@ def test_trials_go_in_lock_step_and_are_graded(home: Path) -> None:
     assert set(solved.values) == {metric.name for metric in bench.spec.metrics}
 
 
+def test_a_context_that_holds_no_first_request_ends_the_eval(home: Path) -> None:
+    """Both models solved nothing then, and the gate let the candidate pass."""
+
+    room = 0
+
+    def complete(requests: list[ChatRequest]) -> list[Answer]:
+        return [
+            {"content": "Yes?", "finish_reason": "stop"}
+            if len(str(request.messages[1]["content"])) <= room
+            else {"finish_reason": "error", "error": "longer than 256"}
+            for request in requests
+        ]
+
+    bench, asked = suite(home), Subject("sha256:" + "0" * 64, Path(), complete, NoTokens())
+    with pytest.raises(UsageError, match="first request of every case: longer than 256"):
+        bench.run(asked, bench.cases()[:1], lambda n: None)
+    room = 1  # this task's alone is too long
+    (found,) = bench.run(asked, bench.cases()[:1], lambda n: None)
+    assert (found.values["solved"], found.detail["cause"]) == ((0.0, 1.0), "context_full")
+
+
 def test_a_trial_has_its_own_seconds_and_no_more(home: Path) -> None:
     """A model whose commands sleep held the gate for as long as it had calls; others lose nothing by it."""
 

@@ -126,6 +126,37 @@ def test_a_task_that_generates(random_model: Path, tmp_path: Path) -> None:
     assert [one.values["exact_match"] for one in found] == [(0.0, 1.0), (0.0, 1.0)]
 
 
+def _asked(folder: Path, settings: dict[str, Any]) -> Any:
+    from evals.suites.engine_lm import EngineLM
+
+    return EngineLM(subject(folder, context=64))._asked("def f(", settings)
+
+
+def test_a_task_is_sampled_as_it_says(random_model: Path) -> None:
+    """HumanEval's top_p of 0.95 was left out, without a word."""
+    settings = {"until": ["\n"], "do_sample": True, "temperature": 0.2, "top_p": 0.95, "top_k": None}
+    asked = _asked(random_model, {**settings, "num_beams": 1, "max_gen_toks": 58})
+    assert (asked.temperature, asked.sampling, asked.max_tokens) == (0.2, {"top_p": 0.95}, 58)
+    assert len(asked.prompt) == 6
+    with pytest.raises(UsageError, match="beam search"):
+        _asked(random_model, {**settings, "num_beams": 4, "max_gen_toks": 8})
+
+
+def test_answers_as_long_as_the_context_are_refused(random_model: Path) -> None:
+    """A prompt lost its beginning for each token too many: empty ones were the engine's failure (12)."""
+    with pytest.raises(UsageError, match="64 tokens, which leave no room for a prompt") as caught:
+        _asked(random_model, {"until": ["\n"], "max_gen_toks": 64})
+    assert "engine.max_model_len" in caught.value.hint
+
+
+def test_a_group_of_own_tasks_is_none(tmp_path: Path) -> None:
+    tasks = _writing_task(tmp_path / "tasks", "rtrl_say")
+    (tasks / "both.yaml").write_text("group: rtrl_both\ntask: [rtrl_say]\n")
+    with pytest.raises(UsageError, match="has no task 'rtrl_both'") as caught:
+        LmEvalSuite("rtrl_both", include=tasks).require_known()
+    assert "no group" in caught.value.hint
+
+
 def _own_task(folder: Path, name: str, metrics: str, rest: str = "") -> Path:
     """A folder with one task: four documents of two choices, the right one in turn."""
     folder.mkdir()

@@ -56,6 +56,11 @@ SAME: dict[str, Message] = {  # models that say the same whatever they are told
     "long": {"content": "and " * 200},
     "slow": {"content": "late"},
 }
+FIRST: dict[str, tuple[int, str]] = {  # engines that refuse a first request; `narrow` any
+    "short": (400, "This model's maximum context length is 64 tokens. However, you requested 4096"),
+    "picky": (422, "messages must not hold the word"),
+    "narrow": (400, "This model's maximum context length is 64 tokens. However, you requested 4096"),
+}
 ERRORS: dict[str, tuple[int, str]] = {
     "down": (503, ""),
     "proxy": (404, ""),
@@ -73,6 +78,8 @@ def answer(model: str, messages: list[Message]) -> tuple[int, Message, str]:
         return 400, {"error": {"message": "too long", "code": "context_length_exceeded"}}, ""
     if name.isdecimal() and not first:  # that status, once a conversation is under way
         return int(name), {"error": {"message": "from a proxy", "code": ""}}, ""
+    if name in FIRST and (name == "narrow" or str(messages[-1]["content"]) != "."):
+        return FIRST[name][0], {"error": {"message": FIRST[name][1], "code": FIRST[name][0]}}, ""
     if name in ERRORS:
         status, code = ERRORS[name]
         return status, {"error": {"message": name, "code": code}}, ""

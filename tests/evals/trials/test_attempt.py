@@ -69,6 +69,8 @@ def job(home: Path, server: Scripted, model: str, **changes: object) -> Job:
         ("long", "truncated", False, "failed"),
         ("full", "context_full", False, "failed"),
         ("422", "refused_request", False, "failed"),
+        ("short", "context_full", False, "failed"),  # at the first request of this task, not of all
+        ("picky", "refused_request", False, "failed"),
         ("404", "engine_down", None, None),  # the model was unloaded
         ("409", "engine_down", None, None),
         ("529", "engine_down", None, None),
@@ -145,6 +147,13 @@ def test_an_outside_agent_that_fails_has_no_second_try(home: Path, server: Scrip
     assert server.asked["asker"] == before + 1
 
 
+def test_an_outside_agent_whose_first_request_is_too_long(home: Path, server: Scripted) -> None:
+    """Nobody's infrastructure: one such task in a hundred voided the run, whoever was tried."""
+    command = shlex.join(["python3", "-c", ASKS])  # ends with 1 where its request is refused
+    found = attempt(job(home, server, "short", command=command))
+    assert (found.cause, found.passed, found.tries) == ("context_full", False, 1), found.detail
+
+
 def test_an_outside_agent_of_the_machines_python(
     home: Path, server: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,7 +179,7 @@ def test_an_outside_agents_cpu_time_is_its_budgets(
     assert (found.stop, found.usage.calls) == ("answered", 1), found.detail
 
 
-@pytest.mark.parametrize("model", ["locked", "other"])
+@pytest.mark.parametrize("model", ["locked", "other", "narrow"])
 def test_what_the_user_has_to_mend_ends_the_run(home: Path, server: Scripted, model: str) -> None:
     with pytest.raises(UsageError):
         attempt(job(home, server, model))
