@@ -55,3 +55,15 @@ def test_completions_that_are_taken_more_often_are_no_divergence() -> None:
         history = found.history
         alarms += [alarm.behaviour for alarm in found.alarms]
     assert alarms == []
+
+
+def test_completions_that_are_taken_less_often_are_an_alarm() -> None:
+    """By the reward alone nobody is told: it falls, which is no divergence."""
+    history, alarms = History(), []
+    for at in range(1, 9):
+        taken = 4 if at < 7 else 1  # of ten that were shown; two more were not
+        shown = [1.0] * taken + [0.0] * (10 - taken)
+        found = update(history, window(at, completion_accepted=[*shown, None, None] * 60))
+        history = found.history
+        alarms += [(at, alarm.behaviour, alarm.direction, alarm.value) for alarm in found.alarms]
+    assert alarms == [(7, "completion_accepted", "down", 0.1)]
