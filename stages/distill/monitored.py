@@ -32,6 +32,7 @@ from stages.stage import Artifact, Outcome
 Floats = NDArray[np.float64]
 LEAST_TOLD = 20  # episodes, or a mean of them says nothing
 _TOLD = {name for name in MEASURED.names if "." not in name}
+_OF_EDITS = ", refusals of edits"
 
 
 def cycle_of(
@@ -63,6 +64,7 @@ def cycle_of(
         columns["left_out"] = np.array(
             [part if left is None else left for left, part in zip(whole, lost, strict=True)]
         )
+    said = _said(columns)
     return Cycle(
         at=int(measured["at"].to_numpy().max()),
         checkpoint=checkpoint,
@@ -71,19 +73,19 @@ def cycle_of(
         cells=measured["watched.cell"].to_pylist(),
         spec=_rewarded_by(spec, own),
         reward=reward,
-        user=_held_out(columns, spec),
-        told=contentment(columns, USER_SIGNALS),
+        user=_held_out(said, spec),
+        told=contentment(said, USER_SIGNALS),
         line=line,
         read_to=read_to,
     )
 
 
 def _rewarded_by(spec: RewardSpec, own: Sequence[OwnSignal]) -> str:
-    """Which reward it is. Not `rewarded_with` alone where there is a price: it was in the rewards of
-    windows from before, which are not compared with those of today."""
+    """Which reward it is, and by what it is held: not `rewarded_with` alone. In windows from before the price
+    was in the rewards, and who saw no change had refused none: they are not compared with those of today."""
     priced = spec.stabiliser is not None and spec.stabiliser.enabled
     found = rewarded_with(spec.digest, {signal.name: signal.digest for signal in own})
-    return f"{found} less {PRICE}" if priced else found
+    return f"{found} less {PRICE}{_OF_EDITS}" if priced else f"{found}{_OF_EDITS}"
 
 
 def updated(state: dict[str, Any], cycle: Cycle, config: DistillConfig) -> Updated:
@@ -129,6 +131,14 @@ def warnings(found: Updated, flag: str = "") -> list[str]:
         f"alarm {a.id}: {a.text}; the gate waits for `rtrl monitor ack {a.id}{flag} --reason ...`"
         for a in found.alarms
     ]
+
+
+def _said(columns: dict[str, Floats]) -> dict[str, Floats]:
+    """The columns as users told them: where no code was changed nobody had anything to refuse, and the 0 of
+    `edit_rejected` is nobody's word. A line of completions has nothing else."""
+    rejected = columns["edit_rejected"]
+    shown = (columns["edited"] > 0) | (rejected > 0)
+    return {**columns, "edit_rejected": np.where(shown, rejected, np.nan)}
 
 
 def _held_out(columns: dict[str, Floats], spec: RewardSpec) -> Floats | None:

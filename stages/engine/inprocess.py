@@ -30,7 +30,11 @@ from stages.engine.identity import identity_of, require_same_model
 from stages.engine.lifetime import PARENT_VARIABLE
 from stages.engine.process import environment, open_log, require_checkpoint
 from stages.engine.verification import Verification, judge_probes, read_fingerprint, tensor_report
-from stages.errors import DependencyDownError, IntegrityError
+from stages.errors import DependencyDownError, IntegrityError, UsageError
+
+_PLAIN = (
+    "leave harness, behaviour and cursorbench out of eval.suites: snippets, perplexity: and lm_eval: ask none"
+)
 
 
 class InProcessEngine:
@@ -106,6 +110,8 @@ class InProcessEngine:
             `prompt_ids`, `token_ids`, and `logprobs` (one per output token, nats, of the distribution
             sampled from). A request the engine refuses (the prompt does not fit) has `finish_reason`
             "error" and the reason in `error`.
+
+        Raises UsageError (2) where the model has no chat template: no conversation can be put to it.
         """
         requests = [
             {
@@ -117,6 +123,8 @@ class InProcessEngine:
             for request in batch
         ]
         answers = self._call("chat", requests, seed, timeout=None)
+        if any(answer.get("untemplated") for answer in answers):
+            raise UsageError("the model has no chat template: it cannot be asked in messages", hint=_PLAIN)
         return [_message(request, answer) for request, answer in zip(batch, answers, strict=True)]
 
     def load_weights(self, checkpoint_dir: Path) -> Verification:

@@ -48,6 +48,7 @@ class Worker:
         """Queue every request by itself, so that one that does not fit spoils no other, then run all."""
         from vllm import RequestOutput, SamplingParams
         from vllm.exceptions import VLLMClientError
+        from vllm.renderers.chat_utils import ChatTemplateResolutionError
 
         if seed is not None:
             self.llm.collective_rpc("rtrl_seed", args=(seed,))
@@ -61,7 +62,8 @@ class Worker:
                     [request["messages"]], sampling, use_tqdm=False, tools=request["tools"] or None
                 )
             except (VLLMClientError, ValueError) as error:
-                answers[index] = {"finish_reason": "error", "error": str(error)}
+                untemplated = isinstance(error, ChatTemplateResolutionError)
+                answers[index] = {"finish_reason": "error", "error": str(error), "untemplated": untemplated}
                 continue
             queued.append(index)
         outputs = self.llm.wait_for_completion(RequestOutput, use_tqdm=False)
@@ -140,7 +142,11 @@ class StubWorker:
         answers = []
         for request in requests:
             users = [m for m in request["messages"] if m.get("role") == "user"]
-            script = Script(str(users[-1].get("content")) if users else "", request["max_tokens"])
+            words = str(users[-1].get("content")) if users else ""
+            if words == "stub:untemplated":
+                answers.append({"finish_reason": "error", "error": "no template", "untemplated": True})
+                continue
+            script = Script(words, request["max_tokens"])
             prompt = list(render(request["messages"], request["tools"]))
             answers.append(
                 {

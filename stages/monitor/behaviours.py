@@ -74,6 +74,9 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
     "dissatisfied_followup": Behaviour(
         "dissatisfied_followup", "1", "up", "part", "next messages that express dissatisfaction"
     ),
+    "completion_accepted": Behaviour(
+        "completion_accepted", "1", "down", "share", "of completions that were shown, those that were taken"
+    ),
 }
 
 # What users tell, and in which direction it is good: the evidence that training reward is held against.

@@ -151,7 +151,8 @@ def test_another_source_of_a_teams_signal_is_another_reward(world: World) -> Non
         seen.append((rewarded_by(result.outputs["experience"]), window["spec"]))
     (first, one), (second, other) = seen
     assert first != second
-    assert (one, other) == (f"{first} less asking_price", f"{second} less asking_price")
+    of = " less asking_price, refusals of edits"  # what windows from before are not
+    assert (one, other) == (f"{first}{of}", f"{second}{of}")
     assert rewarded_with("sha256:1", {}) == "sha256:1"  # without any it is the spec, as it was
 
 

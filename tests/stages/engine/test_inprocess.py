@@ -14,7 +14,7 @@ import pytest
 from cursorbench.harness.chat import ChatRequest
 from stages.engine.config import EngineConfig
 from stages.engine.inprocess import InProcessEngine, sampling_of
-from stages.errors import DependencyDownError, InputMissingError, IntegrityError
+from stages.errors import DependencyDownError, InputMissingError, IntegrityError, UsageError
 
 STUB = EngineConfig(program="stub")
 
@@ -60,6 +60,14 @@ def test_answers_come_in_order_as_messages(engine: InProcessEngine) -> None:
         {"id": "call_0_0", "type": "function", "function": {"name": "run", "arguments": '{"a": 1}'}}
     ]
     assert (cut["finish_reason"], cut["output_tokens"]) == ("length", 3)
+
+
+def test_a_model_without_a_chat_template_is_no_conversation_that_does_not_fit(
+    engine: InProcessEngine,
+) -> None:
+    """Each case was scored as an agent that says nothing, and the gate asked for more of them."""
+    with pytest.raises(UsageError, match="no chat template"):
+        engine.chat([ask("stub:say done"), ask("stub:untemplated")])
 
 
 def test_requests_that_name_no_temperature_are_sampled_as_the_engine_is_set_up() -> None:
