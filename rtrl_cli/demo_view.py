@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rtrl_cli.output import PlainProgress, message
+from rtrl_cli.output import PlainProgress, message, visible
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -52,7 +52,10 @@ class LiveView:
         self._rows: list[Mapping[str, Any]] = []
         self._phase = "starting"
         self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
         )
         self._task = self._bar.add_task("", total=None)
         self._live = Live(
@@ -66,7 +69,7 @@ class LiveView:
     def start(self, what: str, total: int | None = None) -> None:
         """Begin a step of `total` units."""
         self._bar.remove_task(self._task)
-        self._task = self._bar.add_task(what, total=total)
+        self._task = self._bar.add_task(visible(what), total=total)
 
     def advance(self, n: int = 1, note: str = "") -> None:
         """`n` units are done."""
@@ -74,7 +77,7 @@ class LiveView:
 
     def message(self, text: str) -> None:
         """One line above the picture."""
-        self._live.console.print(text, markup=False, highlight=False)
+        self._live.console.print(visible(text), markup=False, highlight=False)
 
     def phase(self, cycle: int, name: str) -> None:
         """What begins now."""

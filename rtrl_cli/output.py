@@ -263,10 +263,11 @@ class TerminalProgress:
         from rich.progress import Progress as RichBar
 
         self.close()
-        columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
+        what_column = TextColumn("{task.description}", markup=False)  # a path may have brackets
+        columns = [what_column, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
         self._bar = RichBar(*columns, console=Console(stderr=True), transient=True)
         self._bar.start()
-        self._task = self._bar.add_task(what, total=total)
+        self._task = self._bar.add_task(visible(what), total=total)
 
     def advance(self, n: int = 1, note: str = "") -> None:
         """`n` units are done."""

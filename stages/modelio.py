@@ -157,6 +157,7 @@ def load_model(folder: Path, *, attention: str | None = None, device: str = "cpu
             dtype=torch.float32,
             attn_implementation=attention,
             local_files_only=True,
+            trust_remote_code=False,
             output_loading_info=True,
         )
     except SafetensorError as error:

@@ -6,6 +6,7 @@ Not here: whether two tokenizers are one (`train/outside/likeness.py`).
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from stages.errors import IntegrityError
 
@@ -18,12 +19,19 @@ def require_tokenizer_fits(folder: Path) -> None:
     """
     from transformers import AutoConfig, AutoTokenizer
 
+    alone: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
-        rows = int(AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config().vocab_size)
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        rows = int(AutoConfig.from_pretrained(folder, **alone).get_text_config().vocab_size)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **alone)
     except Exception as error:  # whatever transformers makes of a stranger's files
+        told = " ".join(str(error).split())
+        if "trust_remote_code" in told:
+            raise IntegrityError(
+                f"{folder} is read by code of its own (`auto_map`), and code of a model's is not run",
+                hint="a model type that transformers has itself; a newer transformers may have this one",
+            ) from error
         raise IntegrityError(
-            f"configuration or tokenizer of {folder} do not load: {' '.join(str(error).split())}",
+            f"configuration or tokenizer of {folder} do not load: {told}",
             hint="see its config.json and tokenizer_config.json; a model type that is not recognised wants a "
             "newer transformers",
         ) from error

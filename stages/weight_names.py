@@ -35,9 +35,9 @@ def as_written(folder: Path) -> list[str]:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config)
+            model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     except Exception:  # noqa: BLE001 - no model that can be made: whoever loads it next says so
         return []
     names = {name: path for path in modelio.weight_files(folder) for name in _names(path)}

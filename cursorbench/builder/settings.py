@@ -21,6 +21,7 @@ from cursorbench.builder.candidates import Bounds
 from cursorbench.builder.lock import AUTO, words
 from cursorbench.errors import DependencyDownError, InputMissingError, IntegrityError, UsageError
 from cursorbench.graders.running import REPORT
+from cursorbench.sessions.git_environment import only_reading
 from cursorbench.tasks.venv import locked
 
 TESTS = "{tests}"
@@ -194,9 +195,10 @@ def _asked(repo: Path, *arguments: str) -> str:
     """
     command = ["git", "-C", str(repo), *arguments]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        done = subprocess.run(command, capture_output=True, env=only_reading(), check=False)
     except FileNotFoundError as error:
         raise DependencyDownError("git is not installed", hint="install git 2.30 or newer") from error
+    return done.stdout.decode("utf-8", "surrogateescape").strip()  # settings may be of any bytes
 
 
 def _origin(repo: Path) -> str:

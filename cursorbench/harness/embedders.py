@@ -80,8 +80,12 @@ class Encoder:
         if self._loaded is None:
             from transformers import AutoModel, AutoTokenizer
 
-            tokenizer = AutoTokenizer.from_pretrained(self._folder, local_files_only=True)
-            model = AutoModel.from_pretrained(self._folder, local_files_only=True).eval()
+            tokenizer = AutoTokenizer.from_pretrained(
+                self._folder, local_files_only=True, trust_remote_code=False
+            )
+            model = AutoModel.from_pretrained(
+                self._folder, local_files_only=True, trust_remote_code=False
+            ).eval()
             self._loaded = (tokenizer, model)
         return self._loaded
 

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -81,10 +82,12 @@ def text(path: Path) -> str:
     """A file as text, its line ends as they are.
 
     Raises:
-        IntegrityError: (exit 12) not there, too long, not UTF-8.
+        IntegrityError: (exit 12) not there, no file (a pipe or device has no end), too long, not UTF-8.
     """
     try:
-        if path.stat().st_size > MAX_TEXT:
+        if not stat.S_ISREG((found := path.stat()).st_mode):
+            raise IntegrityError(f"{path} is no file", hint=HINT)
+        if found.st_size > MAX_TEXT:
             raise IntegrityError(f"{path} is longer than {MAX_TEXT >> 20} MB", hint=HINT)
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError as error:

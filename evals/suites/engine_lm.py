@@ -28,7 +28,7 @@ class EngineLM(TemplateLM):  # type: ignore[misc]
         super().__init__()
         from transformers import AutoTokenizer
 
-        self.tokenizer = AutoTokenizer.from_pretrained(subject.path)
+        self.tokenizer = AutoTokenizer.from_pretrained(subject.path, trust_remote_code=False)
         self._engine, self._batch = subject.tokens, batch
 
     @property

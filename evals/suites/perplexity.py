@@ -59,7 +59,7 @@ class PerplexitySuite:
         """Score the named files. Raises IntegrityError (12) when the checkpoint gives no finite number."""
         from transformers import AutoTokenizer
 
-        tokenizer = AutoTokenizer.from_pretrained(subject.path)
+        tokenizer = AutoTokenizer.from_pretrained(subject.path, trust_remote_code=False)
         return [self._attempt(subject, tokenizer, self._by_path[case], first, advance) for case in cases]
 
     @cached_property

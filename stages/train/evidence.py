@@ -94,7 +94,7 @@ def check_tokenizers(batch: Batch, parent: Artifact, store: Store) -> None:
         sampler = store.resolve(batch.samplers[index])
         if sampler.meta.get("tokenizer", found) != found:
             raise IntegrityError(f"{sampler.ref} and {parent.ref} differ in their tokenizer", hint=hint)
-    config = AutoConfig.from_pretrained(parent.path, local_files_only=True)
+    config = AutoConfig.from_pretrained(parent.path, local_files_only=True, trust_remote_code=False)
     vocabulary = int(config.get_text_config().vocab_size)  # which config.json need not say
     largest = max(int(row.token_ids.max()) for row in batch.rows)
     smallest = min(int(row.token_ids.min()) for row in batch.rows)

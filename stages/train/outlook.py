@@ -29,7 +29,7 @@ def refusal(folder: Path) -> str | None:
     from transformers import AutoConfig
 
     try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception:  # noqa: BLE001 - custom code, a type of its own: whoever loads it next says so
         return None
     try:
@@ -50,12 +50,15 @@ def _small(config: PreTrainedConfig, layers: int) -> PreTrainedModel | None:
     try:
         small = AutoConfig.for_model(**_shrunk(config.to_dict(), layers))
         with torch.device("meta"):
-            parameters = sum(value.numel() for value in AutoModelForCausalLM.from_config(small).parameters())
+            parameters = sum(
+                value.numel()
+                for value in AutoModelForCausalLM.from_config(small, trust_remote_code=False).parameters()
+            )
         if parameters > LARGEST:
             return None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            model = AutoModelForCausalLM.from_config(small).float().eval()
+            model = AutoModelForCausalLM.from_config(small, trust_remote_code=False).float().eval()
         with torch.no_grad():
             model(input_ids=torch.arange(8)[None], use_cache=False)
         model.set_attn_implementation(attention.register())

@@ -91,7 +91,7 @@ class Phases:
         from transformers import AutoConfig
 
         check_tokenizers(batch, self.parent, self.ctx.store)
-        config = AutoConfig.from_pretrained(self.parent.path, local_files_only=True)
+        config = AutoConfig.from_pretrained(self.parent.path, local_files_only=True, trust_remote_code=False)
         require_plain_weights(config, str(config.model_type))
         require_length(config, max(len(row.token_ids) for row in batch.rows))
 

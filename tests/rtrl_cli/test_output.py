@@ -3,10 +3,12 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Callable
 
 import pytest
 
 from rtrl_cli import output
+from rtrl_cli.demo_view import LiveView
 
 
 def test_table_by_hand() -> None:
@@ -100,3 +102,18 @@ def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -
     progress.close()
     assert "before\n" in terminal.getvalue()
     assert "[not markup]" in terminal.getvalue()
+
+
+@pytest.mark.parametrize("view", [output.TerminalProgress, lambda: LiveView(1)])
+def test_what_a_bar_is_called_is_no_markup(
+    monkeypatch: pytest.MonkeyPatch, view: Callable[[], output.TerminalProgress | LiveView]
+) -> None:
+    """A step is called by folders and suites, which may be called anything."""
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    progress = view()
+    progress.start("perplexity:/srv/x[/b]\x1b]0;mine\x07", 3)
+    progress.advance()
+    progress.close()
+    assert "x[/b]" in terminal.getvalue()
+    assert "\x1b]0;" not in terminal.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
@@ -130,6 +131,22 @@ def test_a_model_that_does_not_load_is_no_bug(file, content, said, tmp_path, cap
     assert said in err
     assert str(model) in err, "what was named, and no copy of it"
     assert not (tmp_path / "ws").exists()
+
+
+def test_code_of_a_models_own_is_not_run(tmp_path, capsys, monkeypatch):
+    """transformers asks on stdin, be it a terminal or not, and `yes |` says yes."""
+    model = tmp_path / "model"
+    shutil.copytree(seed_folder(), model)
+    (model / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\nclass C: pass\n")
+    config = json.loads((model / "config.json").read_text())
+    config |= {"model_type": "evil", "auto_map": {"AutoConfig": f"{model}--evil.C"}}
+    (model / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert run(["init", "--model", str(model), str(tmp_path / "ws")]) == 12
+    out, err = capsys.readouterr()
+    assert "Do you wish" not in out
+    assert "is read by code of its own (`auto_map`)" in err
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_missing_model_folder_is_exit_5(tmp_path, capsys):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from cursorbench.sessions import entire_branch, git_ai, kinds
+from cursorbench.sessions.git_environment import only_reading
 from cursorbench.sessions.items import Item, Place, Quarantined, Read
 from cursorbench.sessions.seen import Seen
 from stages.collect.logs import received
@@ -279,7 +280,7 @@ def _refs(path: Path, kind: str = "") -> bytes:
     try:
         listed = subprocess.run(
             ["git", "-C", str(path), "for-each-ref", "--format=%(refname) %(objectname)", *wanted],
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
+            env=only_reading(),
             capture_output=True,
             check=False,
         )

@@ -153,7 +153,7 @@ def _loaded(folder: Path) -> dict[str, Any]:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         found: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
     except (ValueError, KeyError, OSError, AttributeError, TypeError) as error:
         raise IntegrityError(f"the tokenizer of {folder} does not load: {error}", hint=_LOST) from error

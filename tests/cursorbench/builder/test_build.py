@@ -365,6 +365,21 @@ def test_a_folder_in_a_work_tree_is_that_work_tree(tmp_path: Path) -> None:
         assert found.repository_name() == "repo"
 
 
+def test_a_repository_is_asked_for_its_own_name_whatever_its_settings_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a hook it was another's, and an address that is no UTF-8 was a bug (exit 1)."""
+    repository(tmp_path / "repo")
+    config = tmp_path / "repo" / ".git" / "config"
+    kept = config.read_bytes()
+    one = Settings(tmp_path / "repo", tmp_path / "out")
+    config.write_bytes(kept + b'[remote "origin"]\n\turl = https://x.test/ada/shop.git\n')
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "none"))
+    assert one.checked().repository_name() == "ada/shop"
+    config.write_bytes(kept + b'[remote "origin"]\n\turl = https://x.test/ada/sh\xffp.git\n')
+    assert one.checked().repository_name() == "repo"
+
+
 def test_a_machine_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was said to name a path of the right kind."""
     monkeypatch.setenv("PATH", str(tmp_path))

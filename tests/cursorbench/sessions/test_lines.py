@@ -18,6 +18,7 @@ from cursorbench.sessions.lines import (
     persistence,
     persistence_of_all,
     sides_of_diff,
+    written,
 )
 
 BEFORE = """\
@@ -143,6 +144,23 @@ def test_sides_of_a_diff() -> None:
     before, after = sides_of_diff(diff)
     assert before == "select 1;\n-- dropped comment\nselect 2;"
     assert after == "select 1;\nselect 3;"
+
+
+@pytest.mark.parametrize(
+    "nothing", ["\xad", "\u200b", "\u2060", "\ufeff", "\u202e", "\ufe0f", "\u3164", "\u2800", "\U000e0041"]
+)
+def test_what_nobody_sees_makes_no_other_line(nothing: str) -> None:
+    """Behind a line it was a change that stayed whole: nobody could take it out."""
+    before, shown = "a = first(1)\nb = second(2)\n", "a = first(1)\nb = third(3)\n"
+    unseen = before.replace("(2)", f"(2){nothing}") + 9 * nothing + "\n"
+    assert not changed(before, unseen)
+    assert persistence(before, unseen, unseen) == Kept()
+    assert written(before, unseen) == ([], [])
+    # nor is a change another one for it: one line for one, and all of it found, or gone, without the mark
+    marked = shown.replace("third", f"th{nothing}ird")
+    assert changed(before, marked)
+    assert persistence(before, marked, shown) == Kept(added=1, added_kept=1, deleted=1, deleted_kept=1)
+    assert persistence(before, marked, unseen) == Kept(added=1, deleted=1)
 
 
 @pytest.mark.parametrize("end", ["\f", "\v", "\x1c", "\x85", "\u2028", "\r"])

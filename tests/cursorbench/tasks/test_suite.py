@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -64,6 +65,16 @@ def link_out(task: Path) -> None:
     (task / "tests" / "files" / "hosts").symlink_to("/etc/hosts")
 
 
+def instead(name: str, make: Callable[[Path], None]) -> Callable[[Path], None]:
+    """What has no end in a file's place: who reads it waits, or fills the memory."""
+
+    def change(task: Path) -> None:
+        (task / name).unlink()
+        make(task / name)
+
+    return change
+
+
 def other_base(task: Path) -> None:
     text = (task / "task.toml").read_text()
     at = text.index('base_commit = "') + len('base_commit = "')
@@ -114,6 +125,8 @@ WRONG: list[tuple[Callable[[Path], None], str]] = [
     (lambda task: (task / "environment/repo.bundle").write_bytes(b"# v2 git"), "is no git bundle"),
     (edit("task.toml", 'base_commit = "', 'base_commit = "0000'), "is no full commit id"),
     (other_base, "repo.bundle ends at [0-9a-f]{40}, not at base_commit"),
+    (instead("instruction.md", os.mkfifo), "instruction.md is no file"),
+    (instead("tests/tests.json", lambda path: path.symlink_to("/dev/zero")), "tests.json is no file"),
     (link_out, "tests/files/hosts is a link that leads out"),
     (two_branches, "refs/heads/later, refs/heads/main, where only the branch main may be"),
 ]

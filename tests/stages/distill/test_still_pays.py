@@ -40,6 +40,7 @@ PLAN = "".join(f"- what was changed in step {n} of this work\n" for n in range(4
 OLD = "".join(f"# old note {n} about how the prices came about\n" for n in range(40))
 MOVED = "".join(f"rate_{n} = rates.read({n})\n" for n in range(20))
 TABS = BEFORE.replace("    ", "\t")
+UNSEEN = BEFORE.replace("sum(prices)", "sum(prices)\u200b")
 ABSOLUTE = "/home/ada/work/shop.py"
 USUAL = 60  # tokens, and so many milliseconds, of an answer to such a request
 ASK = "Which rate should it be?"
@@ -99,6 +100,8 @@ WAYS = {
         -0.43, [applied(BEFORE, WRONG), later(MENDED)], "Sorry. I am sorry if this is not right.", 70
     ),
     "form feeds for blanks in the wrong edit": Way(-0.38, [applied(BEFORE, BLANKS), later(MENDED)]),
+    "an edit that nobody sees": Way(-0.31, [applied(BEFORE, UNSEEN), later(UNSEEN)], tokens=40),
+    "an edit that nobody sees, and a question": Way(-0.46, [applied(BEFORE, UNSEEN), later(UNSEEN)], ASK, 50),
     "question without its mark": Way(0.12, answer=ASK.replace("?", "."), tokens=8),
     "question behind 200 characters": Way(-0.51, answer=ASK + 5 * FILLER, tokens=USUAL),
     "question behind 2,100 characters": Way(-1.17, answer=ASK + 42 * FILLER, tokens=500),

@@ -27,6 +27,7 @@ from stages.runner import run_stage
 from stages.train.run import TrainStage
 from stages.vault import Vault
 from stages.workspace import Workspace
+from tests.cursorbench.history.gits import Git
 from tests.samples import DATA, real
 from tests.stages.collect.logs.openai_logs import REQUESTS, log_of
 
@@ -74,6 +75,19 @@ def test_the_same_logs_are_collected_once(place: tuple[Workspace, Store], tmp_pa
     assert json.dumps(again.metrics) == json.dumps(made.metrics)  # shown alike: in the same order
     log_of(tmp_path / "one.jsonl", "s1", REQUESTS[:2])
     assert collect(place, tmp_path / "one.jsonl", kind="openai-log").status == "succeeded"
+
+
+def test_in_a_hook_of_another_repository_the_notes_are_of_the_one_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether there are any was asked of the hook's: collect left the repository out without a word."""
+    repo = Git(tmp_path / "repo")
+    repo.commit(0, {"a.py": "x = 1\n"})
+    before = Source((repo.folder,)).facts()["digest"]
+    repo("notes", "--ref=ai", "add", "-m", "a.py\n  s_a 1")
+    noted = Source((repo.folder,)).facts()["digest"]
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "none"))
+    assert Source((repo.folder,)).facts()["digest"] == noted != before
 
 
 def test_a_recorded_run_is_repeated_with_the_same_logs_or_not_at_all(
