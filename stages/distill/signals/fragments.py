@@ -8,15 +8,13 @@ matter of this module: they are compared as they were told (`cursorbench/session
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from itertools import islice
 
+from cursorbench.sessions.fragments import around, on_its_own, places, unix, whole_text
 from cursorbench.sessions.lines import SIGNIFICANT, Kept, persistence
 from stages.distill.signals.edits import Change
 
 _LOOKED_AT = 50_000_000  # characters of a file, over all parts: a second; the others are compared as told
-_PLACES = 100  # of a part that are looked at
 
 
 def kept_in_lines(changes: Sequence[Change], now: str) -> tuple[Kept, list[Change]]:
@@ -27,56 +25,28 @@ def kept_in_lines(changes: Sequence[Change], now: str) -> tuple[Kept, list[Chang
     """
     if not any(change.part for change in changes):
         return Kept(), list(changes)
-    end = text = _lines(now)
+    end = text = whole_text(now)
     lost, left, looked_at = Kept(), list[Change](), 0
     for change in reversed(changes):
-        before, after = (side.replace("\r\n", "\n") for side in (change.before, change.after))
+        before, after = map(unix, (change.before, change.after))
         looked_at += len(text)
         if not change.part or looked_at > _LOOKED_AT:
             left.append(change)
             continue
-        places = _places(after, text, before)
-        own = [at for at in places if _on_its_own(after, text, at)]
-        if own and (text is end or any(_on_its_own(after, end, at) for at in _places(after, end, before))):
+        found = places(after, text, before)
+        own = [at for at in found if on_its_own(after, text, at)]
+        if own and (text is end or any(on_its_own(after, end, at) for at in places(after, end, before))):
             left.append(change)
-        elif len(places) == 1 or (places and _long(after)):
-            at = (own or places)[0]
+        elif len(found) == 1 or (found and _long(after)):
+            at = (own or found)[0]
             text = text[:at] + before + text[at + len(after) :]
-        elif not places:
-            back = next((at for at in _places(before, end) if not _on_its_own(before, end, at)), -1)
+        elif not found:
+            back = next((at for at in places(before, end) if not on_its_own(before, end, at)), -1)
             if back < 0:
                 left.append(change)
             else:
                 lost += _line_changed(end, back, before, after).lost()
     return persistence(text, end, end) + lost, left[::-1]
-
-
-def _lines(text: str) -> str:
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
-    return text if text.endswith("\n") else text + "\n"
-
-
-def _places(part: str, text: str, other: str = "") -> list[int]:
-    """Where a part stands, and not in the middle of a word nor of `other`, which it may be a piece of."""
-    if not part.strip():
-        return []
-    if part in other:
-        text = text.replace(other, "\0" * len(other))
-    letters = re.escape(part)  # first, as what a pattern begins with is searched for quickest
-    begins = rf"(?<!\w{letters})" if _in_word(part[0]) else ""
-    found = re.finditer(letters + begins + (r"\b" if _in_word(part[-1]) else ""), text)
-    return [match.start() for match in islice(found, _PLACES)]
-
-
-def _in_word(letter: str) -> bool:
-    return letter.isalnum() or letter == "_"
-
-
-def _on_its_own(part: str, text: str, at: int) -> bool:
-    """Whether nothing else stands on the lines of a part."""
-    first, end = text.rfind("\n", 0, at) + 1, at + len(part)
-    rest = "" if part.endswith("\n") else text[end : text.find("\n", end)]
-    return not text[first:at].strip() and not rest.strip()
 
 
 def _long(part: str) -> bool:
@@ -85,8 +55,6 @@ def _long(part: str) -> bool:
 
 def _line_changed(text: str, at: int, before: str, after: str) -> Kept:
     """The change of the lines that `before` stands in."""
-    end = at + len(before)
-    head = text[text.rfind("\n", 0, at) + 1 : at]
-    tail = "" if before.endswith("\n") else text[end : text.find("\n", end)]
+    head, tail = around(before, text, at)
     changed = head + after + tail
     return persistence(head + before + tail, changed, changed)
