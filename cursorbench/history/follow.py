@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from cursorbench.errors import UsageError
 from cursorbench.history.branch import Branch, Changed, branch_of
@@ -20,6 +21,7 @@ from cursorbench.history.repository import Repository
 from cursorbench.history.standing import standing
 from cursorbench.history.superseding import Taken, supersede
 from cursorbench.history.tracked import Tracked, suffix_of
+from cursorbench.history.within_lines import in_whole_lines
 from cursorbench.sessions.lines import Kept
 
 __all__ = ["HEAD", "HORIZONS", "Change", "Repository", "Survival", "follow", "follow_all", "text_at"]
@@ -66,7 +68,7 @@ def follow_all(
     ours = any(branch.named(name) for name in named)
     claims: Claims = {}
     for changes in batches:
-        units = [units_of(change) for change in changes]
+        units = [units_of(change) for change in in_whole_lines(changes, partial(_committed, branch))]
         lines = {line for one in units for side in (one.added, one.deleted) for line in side}
         tracked = Tracked(repository, lines, {suffix_of(one.change.path) for one in units})
         matcher = Matcher(branch, tracked, units, claims)
@@ -225,6 +227,14 @@ def _commit_at(branch: Branch, commit: str, since: int | None, horizon: str) -> 
     found = branch.at(commit, until) if commit in branch else branch.at_time(until)
     # nothing follows the head: it has not reached what is later than itself
     return "" if found == branch.head and branch.times[found] < until else found
+
+
+def _committed(branch: Branch, path: str, time: int) -> tuple[str, str]:
+    """The last commit at a time, and the text that a log's path has in it; "" for none."""
+    commit = branch.at_time(time)
+    name = _path_in(branch, commit, path) if commit else ""
+    root = branch.repository.root(commit) if name else ""
+    return commit, branch.repository.text(branch.repository.find(root, name)) if name else ""
 
 
 def _path_in(branch: Branch, commit: str, told: str) -> str:

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages import exclusion
+from stages.collect.follow_ups import follow_ups
 from stages.collect.scan import EVENT_CODE, Bools, Ints, Scan
 from stages.exits import EXITS
-from stages.parts import CUT
 
 REASONS = {
     name: EXITS[name].what
@@ -134,7 +133,7 @@ def plan(scan: Scan, rules: Rules, now: int, forgotten: Bools) -> Plan:
         last_row=last_row,
         last_at=last_at,
         lag=np.where(unrelated, -1, lag),
-        follow_up=_follow_ups(scan, first_row, last_row, ~scan.g_no_train & ~forgotten),
+        follow_up=follow_ups(scan, first_row, last_row, ~scan.g_no_train & ~forgotten),
         take_generation=take,
         reseal=take & (scan.g_prefix > 0) & ~in_episode,
         take_event=take_event,
@@ -210,65 +209,6 @@ def _ends(scan: Scan, n: int) -> tuple[Ints, Ints]:
     last = np.full(n, -1)
     np.maximum.at(last, scan.g_episode, rows)
     return first, last
-
-
-def _follow_ups(scan: Scan, first_row: Ints, last_row: Ints, readable: Bools) -> Ints:
-    """The session's next request, where no user_message event tells the user's next message.
-
-    Of an episode that begins once this one has made its last request, and not while another of the session
-    is under way: what an agent asks of its sub-agents is no message to it, nor to the sub-agent before. Plain
-    completions have no requests of people, and take no part. Nor is one a message that its client sent again
-    by itself as the answer before it had not come.
-    """
-    n = len(scan.episodes)
-    found = np.full(n, -1)
-    if not n:
-        return found
-    chat = np.asarray(pc.equal(scan.generations["api"], "chat"), dtype=np.bool_)[first_row]
-    order = np.lexsort((scan.g_at, scan.g_session))  # of one time in capture order
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    last = np.full(n, -1)
-    np.maximum.at(last, scan.g_episode, place)
-    begins = np.sort(place[first_row[chat & ~_meanwhile(scan, place, chat)[place[first_row]]]])
-    following = np.searchsorted(begins, last, side="right")
-    here = np.flatnonzero(chat & (following < len(begins)))
-    rows = order[begins[following[here]]]
-    same = scan.g_session[first_row[here]] == scan.g_session[rows]
-    found[here[same]] = rows[same]
-    messages = (scan.v_type == EVENT_CODE["user_message"]) & scan.v_own_key & (scan.v_generation >= 0)
-    told = _any(n, scan.g_episode[scan.v_generation], messages) if len(scan.v_seq) else np.zeros(n, np.bool_)
-    return np.where(told | (found < 0) | ~readable[found] | _again(scan, last_row, found), -1, found)
-
-
-def _again(scan: Scan, asked: Ints, follow_up: Ints) -> Bools:
-    """Whether a client sent by itself, as `follow_up` [E], what it had `asked` before [E].
-
-    The prompt is as long, or not known of an answer that was cut before it began. Else it sent again what was
-    refused at first (by a gateway that was full) and is nowhere recorded: a person's new message.
-    """
-    tokens = np.asarray(scan.generations["prompt_tokens"], dtype=np.int64)
-    cut = np.asarray(pc.is_in(scan.generations["finish_reason"], value_set=pa.array(CUT)), dtype=np.bool_)
-    same = (tokens[asked] == tokens[follow_up]) | (cut & (tokens == 0))[asked]
-    again: Bools = scan.g_retried[follow_up] & same
-    return again
-
-
-def _meanwhile(scan: Scan, place: Ints, chat: Bools) -> Bools:
-    """Of each place in time, whether an episode has requests of its session before and after it, [G].
-
-    Args:
-        place: of each generation, by session and in it by time, [G].
-        chat: whether an episode is a conversation, [E].
-    """
-    rows = np.lexsort((place, scan.g_session, scan.g_episode))
-    here, following = rows[:-1], rows[1:]
-    same = (scan.g_episode[here] == scan.g_episode[following]) & chat[scan.g_episode[here]]
-    same &= scan.g_session[here] == scan.g_session[following]
-    under_way = np.zeros(len(place) + 1, dtype=np.int64)
-    np.add.at(under_way, place[here[same]] + 1, 1)
-    np.add.at(under_way, place[following[same]], -1)
-    return np.cumsum(under_way[:-1]) > 0
 
 
 def _resume(scan: Scan, settled: Sequence[Bools], first_row: Ints) -> int:

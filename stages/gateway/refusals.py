@@ -32,6 +32,11 @@ _WANTED = (
 )
 # how vLLM's words are recognised, what is told (`{0}`: the first group), and the field
 _REFUSALS = (
+    (
+        r"^max\w+=\d+ cannot .*max_model_len ?= ?(\d+)",
+        "max_tokens may be {0} at most, the context",
+        "max_tokens",
+    ),
     ("^truncate_prompt_tokens=", "truncate_prompt_tokens is more than the context", "truncate_prompt_tokens"),
     (
         r"greater than max allowed: (\d+)",
@@ -86,7 +91,7 @@ _REFUSALS = (
     ),
 )
 _KNOWN = tuple((re.compile(pattern), told, param) for pattern, told, param in _REFUSALS)
-_FULL = re.compile(r"maximum context length is (\d+)|^max\w+=\d+ cannot .*max_model_len ?= ?(\d+)")
+_FULL = re.compile(r"maximum context length is (\d+)")
 _FILLED = (
     "max_tokens must be at least 1"  # what a prompt leaves that fills the context: the gateway sends no less
 )
@@ -123,7 +128,7 @@ def _overflow(said: str) -> ApiError | None:
     found = _FULL.search(said)
     if found is None and not said.startswith(_FILLED):
         return None
-    context = f"maximum context length is {found[1] or found[2]} tokens" if found else "context is full"
+    context = f"maximum context length is {found[1]} tokens" if found else "context is full"
     return invalid(f"This model's {context}: prompt and max_tokens do not fit", code=OVERFLOW_CODE)
 
 

@@ -4,7 +4,7 @@ Which changes those are, and which ended undone: `edits.py`. What stands later i
 event. A change that ended undone is lost, measured or not; a proposal that was refused and never applied is
 a lost change too, of the lines it came with (`before` and `after`, or `diff`) or else of one. Everything is
 added up line by line. A rewrite after a complaint belongs to another episode and is a loss here, because
-the lines are gone. How lines are matched: `cursorbench/sessions/lines.py`.
+the lines are gone. How lines are matched: `cursorbench/sessions/lines.py`; parts of lines: `fragments.py`.
 
 Only what happens up to the horizon counts: a revert the day after is for reports.
 
@@ -21,6 +21,7 @@ from typing import Any
 from cursorbench.sessions.lines import Kept, persistence, persistence_of_all
 from stages.distill.order import in_order
 from stages.distill.signals.edits import Change, Edits, path_of, sides_of
+from stages.distill.signals.fragments import kept_in_lines
 from stages.records import Event
 
 LATEST = 2.0  # a measurement later than this many horizons is for reports, not for training
@@ -60,9 +61,11 @@ def _kept(changes: Sequence[Change], survival: Event | None) -> Kept:
     if (counts := _counts(data)) is not None:
         return counts.lost() if all(change.undone for change in changes) else counts
     undone = [_whole(change.before, change.after).lost() for change in changes if change.undone]
-    now, standing = data.get("now"), [(c.before, c.after) for c in changes if not c.undone]
-    measured = persistence_of_all(standing, now) if isinstance(now, str) else Kept()
-    return sum(undone, measured)
+    now = data.get("now")
+    if not isinstance(now, str):
+        return sum(undone, Kept())
+    within, standing = kept_in_lines([change for change in changes if not change.undone], now)
+    return sum(undone, within + persistence_of_all([(c.before, c.after) for c in standing], now))
 
 
 def _kept_by_itself(data: Mapping[str, Any]) -> Kept | None:

@@ -47,6 +47,7 @@ class Change:
     after: str
     whole: bool
     undone: bool
+    part: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class _Edit:
     at: int
     sides: tuple[str, str]
     whole: bool
+    part: bool
 
 
 @dataclass
@@ -198,11 +200,14 @@ def _texts(event: Event) -> tuple[str, str] | None:
 
 def _applied(events: Sequence[Event]) -> list[_Edit]:
     """Every edit that changed something, in the order of `events`."""
-    return [
-        _Edit(path_of(e), e.generation_id, n, e.at, sides, _texts(e) is not None and not e.data.get("part"))
-        for n, e in enumerate(events)
-        if e.type == "edit_applied" and (sides := sides_of(e)) is not None and changed(*sides)
-    ]
+    found = []
+    for n, e in enumerate(events):
+        if e.type == "edit_applied" and (sides := sides_of(e)) is not None and changed(*sides):
+            texts, part = _texts(e) is not None, bool(e.data.get("part"))
+            found.append(
+                _Edit(path_of(e), e.generation_id, n, e.at, sides, texts and not part, texts and part)
+            )
+    return found
 
 
 def _changes(edits: Sequence[_Edit], undone: set[_Edit]) -> dict[str, tuple[Change, ...]]:
@@ -211,7 +216,8 @@ def _changes(edits: Sequence[_Edit], undone: set[_Edit]) -> dict[str, tuple[Chan
     been: dict[str, set[int]] = {}  # what a file has been before and after the edits of its last change
     several = len({edit.path for edit in edits}) < len(edits)
     for edit in edits:
-        change, of = Change(edit.path, *edit.sides, edit.whole, edit in undone), found[edit.path]
+        change = Change(edit.path, *edit.sides, edit.whole, edit in undone, edit.part)
+        of = found[edit.path]
         texts = [_text(side) for side in edit.sides] if several and edit.whole else [0, 0]
         alike = bool(of) and of[-1].whole and change.whole and of[-1].undone == change.undone
         if alike and texts[0] in been[edit.path]:

@@ -537,3 +537,30 @@ def test_of_files_that_are_equally_good_it_is_always_the_same_one(git: Git) -> N
     git.commit(HOUR, {"a.py": OLD, "m/a.py": OLD})
     git.commit(2 * HOUR, {"a.py": NEW, "m/a.py": NEW})
     assert [got.path for got in git.follow(change(OLD, NEW, at=HOUR))] == ["a.py"]
+
+
+CALL = "link = connect(host, timeout={}, retries={})"
+
+
+@pytest.mark.parametrize(("later", "share"), [((60, 5), 1.0), ((60, 3), 0.5), ((30, 3), 0.0)])
+def test_parts_within_a_line_are_the_change_of_their_line(
+    git: Git, later: tuple[int, int], share: float
+) -> None:
+    """Of `timeout=60` no commit has a line: as it was told, no commit took it, which is lost in 30 days."""
+    git.commit(-HOUR, {"a.py": text("import net", CALL.format(30, 3))})
+    sha = git.commit(60_000, {"a.py": text("import net", CALL.format(60, 5))})
+    git.commit(DAY, {"a.py": text("import net", CALL.format(*later))})
+    git.commit(40 * DAY, {"b.py": OLD})
+    (got,) = git.follow(change("timeout=30, retries=3", "timeout=60, retries=5"))
+    assert got.commit == sha
+    assert got.kept["head"].rate == share
+
+
+def test_parts_within_a_line_that_the_session_changed_before(git: Git) -> None:
+    git.commit(-HOUR, {"a.py": text("import net", CALL.format(30, 3))})
+    sha = git.commit(60_000, {"a.py": text("import net", CALL.format(90, 3))})
+    git.commit(40 * DAY, {"b.py": OLD})
+    one = change("timeout=30", "timeout=60", session="s")
+    first, second = git.follow(one, change("timeout=60", "timeout=90", at=1000, session="s"))
+    assert (second.commit, second.kept["head"].rate) == (sha, 1.0)
+    assert (first.kept["head"], first.superseded) == (Kept(deleted=1, deleted_kept=1), 1)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,7 +37,7 @@ def generation(gid: str, episode: str, at: int, **fields: Any) -> Generation:
         "id": gid, "key_id": "k", "user": "u", "session": "s", "episode": episode, "ordinal": 0, "at": at,
         "wall": at, "line": "auto", "arm": "live", "deployment": "", "api": "chat", "sampling": Sampling(),
         "spans": (Span(0, 2, "a"),), "finish_reason": "stop", "prompt_tokens": 4, "output_tokens": 2,
-        "ttft_ms": 1.0, "duration_ms": 2.0,
+        "ttft_ms": 1.0, "duration_ms": 1.0,
     }  # fmt: skip
     return Generation(**(defaults | fields))
 
@@ -133,6 +134,28 @@ def test_the_next_request_is_a_message_only_where_it_may_be_read_and_no_client_t
     unknown = {"prompt_tokens": 0, "finish_reason": "abort"}
     assert follow_up(features=again, of=unknown) == -1, "its answer was cut before it began"
     assert follow_up(features=again, prompt_tokens=9) == 1, "a new message, which had been refused at first"
+
+
+@pytest.mark.parametrize(
+    ("duration", "finish", "at", "follows"),
+    [
+        (500.9, "stop", 501, True),  # times of requests are told in whole ms
+        (502.1, "stop", 501, False),
+        (502.1, "abort", 501, True),  # stopped, and asked anew at once
+    ],
+)
+def test_what_is_asked_before_an_answer_is_there_is_no_message_to_it(
+    duration: float, finish: str, at: int, follows: bool
+) -> None:
+    """Who wants several answers to one request sends it several times at once."""
+    made = [
+        generation("1", "first", 0, duration_ms=duration, finish_reason=finish),
+        generation("2", "second", at),
+        generation("3", "third", 9000),
+    ]
+    found = scanned(made, [])
+    told = dict(zip(found.episodes, decide(found).follow_up.tolist(), strict=True))
+    assert told == {"first": 1 if follows else -1, "second": 2, "third": -1}
 
 
 def test_a_plain_completion_is_nobodys_next_message_and_has_none() -> None:

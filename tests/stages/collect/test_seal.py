@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -78,7 +79,8 @@ def test_side_by_side_gives_the_same(world: World, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(schemas, "PART_EPISODES", 3)
     prompt = list(range(40))
     for n in range(8):
-        world.generation(f"g{n}", f"e{n}", 10 * n, session="s", prompt=prompt, output=(n, n), request=f"r{n}")
+        asked: dict[str, Any] = {"prompt": prompt, "request": f"r{n}", "duration_ms": 1.0}
+        world.generation(f"g{n}", f"e{n}", 10 * n, session="s", output=(n, n), **asked)
         world.event(f"g{n}", "edit_applied", 10 * n + 1, path="a", before=f"{n}", after=f"{n}!")
         prompt = [*prompt, n, n, *range(100 * n, 100 * n + 30)]
         if n % 3 == 2:

@@ -1,0 +1,51 @@
+"""Where a part of a file stands in it: on lines of its own, or within a line.
+
+For: edits that are told by the text they replaced, which may begin and end anywhere. Not for: what of an edit
+is kept (`lines.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+
+_PLACES = 100  # of a part that are looked at
+
+
+def whole_text(text: str) -> str:
+    """A file's text as `places` wants it: lines end at a newline, the last one too."""
+    text = unix(text.removeprefix("\ufeff"))
+    return text if text.endswith("\n") else text + "\n"
+
+
+def unix(text: str) -> str:
+    """The text with newlines alone."""
+    return text.replace("\r\n", "\n")
+
+
+def places(part: str, text: str, other: str = "") -> list[int]:
+    """Where a part stands, and not in the middle of a word nor of `other`, which it may be a piece of."""
+    if not part.strip():
+        return []
+    if part in other:
+        text = text.replace(other, "\0" * len(other))
+    letters = re.escape(part)  # first, as what a pattern begins with is searched for quickest
+    begins = rf"(?<!\w{letters})" if _in_word(part[0]) else ""
+    found = re.finditer(letters + begins + (r"\b" if _in_word(part[-1]) else ""), text)
+    return [match.start() for match in islice(found, _PLACES)]
+
+
+def around(part: str, text: str, at: int) -> tuple[str, str]:
+    """What stands before and behind a part on the lines where it begins and ends."""
+    end = at + len(part)
+    behind = "" if part.endswith("\n") else text[end : text.find("\n", end)]
+    return text[text.rfind("\n", 0, at) + 1 : at], behind
+
+
+def on_its_own(part: str, text: str, at: int) -> bool:
+    """Whether nothing else stands on the lines of a part."""
+    return not "".join(around(part, text, at)).strip()
+
+
+def _in_word(letter: str) -> bool:
+    return letter.isalnum() or letter == "_"
