@@ -10,6 +10,7 @@ METRICS: dict[str, tuple[str, float]] = {
     "dissatisfied_followup": ("lower", 0.03),
     "latency": ("lower", 0.1),
     "invalid_calls": ("lower", 0.02),
+    "completion_accepted": ("higher", 0.03),
 }
 GUARDS = ("ask_rate", "edit_rate")  # shown, not judged
 

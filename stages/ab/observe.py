@@ -40,6 +40,7 @@ SIGNALS = {
     "dissatisfied_followup": "dissatisfied_followup",
     "latency": "latency",
     "invalid_calls": "invalid_tool_calls",
+    "completion_accepted": "completion_accepted",
     "ask_rate": "clarified",
     "edit_rate": "edited",
 }

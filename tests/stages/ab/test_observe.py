@@ -103,3 +103,29 @@ def test_what_a_killed_look_left_is_removed_by_the_next(tmp_path: Path) -> None:
     take_look(world.workspace, world.store, Silent(), by="test", deciding=False)
     assert [path.name[:8] for path in world.workspace.debug_dir.iterdir()] == ["collect-"]
     world.close()
+
+
+def test_a_canary_whose_completions_nobody_takes_is_rolled_back(tmp_path: Path) -> None:
+    """Of 50 users an arm four in five take theirs, one in five of the canary's: a line of nothing else."""
+    world = World(tmp_path, SETTINGS)
+    canary = world.checkpoint(world.live)
+    world.generation("before", "before", 0, user="user-0")
+    salt = canary_of(world, canary).salt
+    users = [f"user-{number}" for number in range(1000)]
+    arms = [[user for user in users if assigned(user, salt, SHARE) == mine][:50] for mine in (False, True)]
+    for mine, own in enumerate(arms):
+        for number, user in enumerate(own):
+            world.generation(
+                f"g-{user}", f"e-{user}", HOUR, user=user, session=f"s-{user}",
+                arm=("live", "canary")[mine], checkpoint=(world.live, canary)[mine],
+            )  # fmt: skip
+            taken = (number % 5 == 0) == bool(mine)
+            end = "completion_accepted" if taken else "completion_rejected"
+            world.event(f"g-{user}", end, HOUR + 1000)
+    world.tick(9 * HOUR)
+    world.writer.flush()
+    seen = take_look(world.workspace, world.store, Silent(), by="test", deciding=False)
+    assert seen.data["metrics"]["completion_accepted"]["gain"] == pytest.approx(-0.6)
+    assert seen.action == "roll_back"
+    assert seen.reason.startswith("completion_accepted is worse by 0.6")
+    world.close()
