@@ -39,7 +39,7 @@ def ray_cluster(cpus: int) -> Iterator[Any]:
 
 def _connect(ray: Any, cpus: int) -> None:
     address = os.environ.get("RAY_ADDRESS")
-    local: dict[str, Any] = {} if address else {"num_cpus": max(1, cpus)}
+    local: dict[str, Any] = {} if address else {"address": "local", "num_cpus": max(1, cpus)}
     try:
         ray.init(include_dashboard=False, log_to_driver=False, **local)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:

@@ -51,6 +51,22 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[], obje
     signal.signal(signal.SIGTERM, before)
 
 
+@pytest.mark.parametrize(("named", "asked"), [("", "local"), ("10.0.0.1:6379", None)])
+def test_another_cluster_of_the_machine_is_not_joined(
+    monkeypatch: pytest.MonkeyPatch, named: str, asked: str | None
+) -> None:
+    """Ray joins what runs on the machine unless told otherwise, and then refuses to be told of cores."""
+    told: dict[str, object] = {}
+    fake = types.SimpleNamespace(
+        init=lambda **given: told.update(given), is_initialized=lambda: False, shutdown=lambda: None,
+        exceptions=types.SimpleNamespace(RayError=RayError),
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    monkeypatch.setenv("RAY_ADDRESS", named)
+    with ray_cluster(2):
+        assert (told.get("address"), told.get("num_cpus")) == (asked, None if named else 2)
+
+
 def test_sigterm_ends_the_program_as_it_did_before_ray_was_there(
     ray: Callable[[Callable[[], object]], None],
 ) -> None:
