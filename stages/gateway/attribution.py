@@ -46,9 +46,9 @@ class Who(NamedTuple):
 
 
 def attribute(scope: Scope, body: Mapping[str, Any], key_id: str, *, client_clock: bool) -> Who:
-    """Read headers, `metadata` and `user`. Headers win. Raises ApiError 400."""
-    said = _metadata(body.get("metadata"))
-    said.update(_headers(scope))
+    """Read headers, `metadata` and `user`. Headers win; no-train is what either says. Raises ApiError 400."""
+    told = (_metadata(body.get("metadata")), _headers(scope))
+    said = told[0] | told[1]
     names = {field: _name(one.value, one.place) for field, one in said.items()}
     fallback = body.get("user")
     user = names.get("user") or (_name(fallback, "user") if fallback not in (None, "") else key_id)
@@ -58,11 +58,11 @@ def attribute(scope: Scope, body: Mapping[str, Any], key_id: str, *, client_cloc
             at = parse_ms(names["at"])
         except ValueError as error:
             raise invalid(f"not a point in time: {error}", param=said["at"].place) from None
-    no_train = "no_train" in names and _flag(*said["no_train"])
+    flags = [_flag(_name(*flag), flag.place) for flag in (one.get("no_train") for one in told) if flag]
     session, episode, group = (names.get(field, "") for field in ("session", "episode", "group"))
     retries = header(scope, _RETRIES)
     retried = retries.isdigit() and bool(retries.strip(b"0"))
-    return Who(user, session, episode, at, no_train, group, retried)
+    return Who(user, session, episode, at, any(flags), group, retried)
 
 
 def attribute_resource(told: Mapping[str, Any], who: Who) -> Who:

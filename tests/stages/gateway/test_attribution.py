@@ -229,6 +229,15 @@ async def test_by_headers_and_by_metadata(tmp_path: Any) -> None:
     assert third.at == third.wall
 
 
+async def test_a_request_is_no_train_where_either_place_says_so(rig: Rig) -> None:
+    for in_header, in_metadata in (("0", "1"), ("1", "0"), ("0", "0"), (None, "1"), ("1", None)):
+        headers = {"x-rtrl-no-train": in_header} if in_header else {}
+        await rig.chat("x", headers=headers, metadata={"rtrl_no_train": in_metadata} if in_metadata else {})
+    assert [each.no_train for each in rig.generations()] == [True, True, False, True, True]
+    answer = await rig.chat("x", headers={"x-rtrl-no-train": "1"}, metadata={"rtrl_no_train": "perhaps"})
+    assert answer.json()["error"]["param"] == "metadata.rtrl_no_train"
+
+
 async def test_what_a_clients_library_sent_again_by_itself_is_told(rig: Rig) -> None:
     for told in (b"0", b"2", b"-1", b"two"):
         await rig.chat("x", headers={"x-stainless-retry-count": told})
