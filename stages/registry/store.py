@@ -211,18 +211,19 @@ class Store(RunQueries):
         """Point an alias at a checkpoint; with a deployment also make that one live. See `aliases.py`."""
         move_alias(self, line, name, digest, reason=reason, by=by or who(), deployment_id=deployment_id)
 
-    def line_state_of(self, checkpoint: str) -> Artifact:
-        """What the line remembered when this checkpoint was made: the line_state beside it.
+    def line_state_of(self, digest: str) -> Artifact:
+        """What the line remembered when this checkpoint or experience was last made, published beside it.
 
         Raises:
-            IntegrityError: (exit 12) no run that published the checkpoint published a line_state.
+            IntegrityError: (exit 12) no run that published it published a line_state.
         """
-        for run in self.producers(checkpoint):
+        for run in self.producers(digest):
             for artifact in self.outputs_of(run.id):
                 if artifact.kind == "line_state":
                     return artifact
         raise IntegrityError(
-            f"checkpoint {checkpoint} has no line_state", hint="checkpoints are made by init or train"
+            f"{digest} was published without its line_state",
+            hint="checkpoints are made by init or train, experience by distill",
         )
 
     def ancestors(self, digest: str) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stages.errors import InputMissingError, IntegrityError, UsageError
+from stages.errors import InputMissingError, UsageError
 from stages.populations import FIRST
 from stages.refs import line_state_named, require_own
 from stages.registry.store import Store
@@ -30,7 +30,7 @@ def resolve_inputs(store: Store, line: str, refs: Mapping[str, str], max_lag: in
     if "line_state" in refs:
         state = line_state_named(store, refs["line_state"], line, parent.digest)
     else:
-        state = _line_state(store, experience)
+        state = store.line_state_of(experience.digest)
     if state.meta["checkpoint"] != parent.digest:
         state = _moved_on(store, line, experience, state, parent, max_lag)
     anchor = _checkpoint(store, line, "checkpoint@anchor")
@@ -81,13 +81,6 @@ def _checkpoint(store: Store, line: str, ref: str) -> Artifact:
     if named.kind != "checkpoint":
         raise UsageError(f"{ref} is of kind {named.kind}", hint="name a checkpoint")
     return named
-
-
-def _line_state(store: Store, experience: Artifact) -> Artifact:
-    for artifact in store.outputs_of(experience.run_id):
-        if artifact.kind == "line_state":
-            return artifact
-    raise IntegrityError(f"{experience.ref} was published without its line_state", hint="distill again")
 
 
 def _moved_on(

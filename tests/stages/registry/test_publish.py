@@ -169,8 +169,25 @@ def test_line_state_of_a_checkpoint(store: Store, tmp_path: Path) -> None:
     one = checkpoint(store, tmp_path / "c", "one")
     assert store.line_state_of(one.digest).meta == {"checkpoint": one.digest}
     alone = store.publish_external({"c": (Output("checkpoint", {}), tmp_path / "c")}, line="auto")["c"]
-    with pytest.raises(IntegrityError, match="no line_state"):
+    with pytest.raises(IntegrityError, match="without its line_state"):
         store.line_state_of(alone.digest)
+
+
+def test_the_line_state_of_what_was_made_twice_is_the_newer_one(store: Store, tmp_path: Path) -> None:
+    """Distill with another `distill.history` gives the same experience, and another state."""
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e" / "f").write_text("the same")
+    for text in ("old", "new"):
+        (tmp_path / text).mkdir()
+        (tmp_path / text / "state").write_text(text)
+        made = store.publish_external(
+            {
+                "experience": (Output("experience", {}), tmp_path / "e"),
+                "line_state": (Output("line_state", {}), tmp_path / text),
+            },
+            line="auto",
+        )
+        assert store.line_state_of(made["experience"].digest) == made["line_state"]
 
 
 def test_publishing_waits_for_the_store(
