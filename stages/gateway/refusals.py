@@ -60,6 +60,11 @@ _REFUSALS = (
     ),
     ("^Chat template is passed", "a request's own chat_template is not taken", "chat_template"),
     (
+        "^As of transformers v4.44, default chat template",
+        "the model has no chat template: it takes POST /v1/completions alone",
+        "messages",
+    ),
+    (
         "^continue_final_message and add_generation",
         "continue_final_message needs add_generation_prompt to be false",
         "continue_final_message",

@@ -259,6 +259,12 @@ def test_the_engines_words_are_not_passed_on(
         ("min_tokens must be less than or equal to max_tokens=2, got 9999999.", "min_tokens", "max_tokens"),
         ("Choice '[]' cannot be an empty list", "structured_outputs", "empty"),
         ("You can only use one kind of constraints for structured outputs", "structured_outputs", "one of"),
+        (
+            "As of transformers v4.44, default chat template is no longer allowed, so you must provide a chat "
+            "template if the tokenizer does not define one.",
+            "messages",
+            "no chat template",
+        ),
         ("Chat template is passed with request, but LEAK", "chat_template", "not taken"),
         ("7 validation errors for ValidatorIterator\n0.LEAK", "messages", '"type": "text"'),
         ("The provided JSON schema contains features not supported", None, "schema or grammar"),
