@@ -260,8 +260,8 @@ def test_the_engines_words_are_not_passed_on(
         ("Choice '[]' cannot be an empty list", "structured_outputs", "empty"),
         ("You can only use one kind of constraints for structured outputs", "structured_outputs", "one of"),
         (
-            "As of transformers v4.44, default chat template is no longer allowed, so you must provide a chat "
-            "template if the tokenizer does not define one.",
+            "As of transformers v4.44, default chat template is no longer allowed, so you must provide "
+            "a chat template if the tokenizer does not define one.",
             "messages",
             "no chat template",
         ),
