@@ -201,7 +201,7 @@ async def test_the_helper_fetches_for_whoever_has_its_key(family: Family, tmp_pa
         (PermissionError(errno.EACCES, "Permission denied", "/cache/x"), 503, 13, "dependency_down"),
         (KeyError("a secret"), 500, 1, "bug"),
         (OSError("a secret of a library"), 500, 1, "bug"),
-        (MemoryError(), 500, 1, "bug"),
+        (MemoryError(), 503, 13, "dependency_down"),
     ],
 )
 async def test_the_helpers_answers_are_json_with_a_code(
