@@ -49,8 +49,16 @@ def tensors_of(directory: Path) -> Iterator[tuple[str, torch.Tensor]]:
                 yield name, handle.get_tensor(name)
 
 
-def _same(wanted: torch.Tensor, held: torch.Tensor) -> bool:
-    return wanted.shape == held.shape and bool(torch.equal(wanted.to(held.dtype), held.cpu()))
+def _same(wanted: torch.Tensor, held: torch.Tensor, loaded_as: torch.dtype | None = None) -> bool:
+    """Bit by bit, in the dtype it lies in or, rounded on its way there, in the one it was loaded as.
+
+    Where vLLM packs bfloat16 for AMX, it keeps a bias in float32 beside it: at the start made of the bfloat16
+    one, after a reload as the file has it.
+    """
+    return wanted.shape == held.shape and any(
+        torch.equal(wanted.to(dtype).to(held.dtype), held.cpu())
+        for dtype in dict.fromkeys((held.dtype, loaded_as or held.dtype))
+    )
 
 
 def is_embedding(module: torch.nn.Module) -> bool:
@@ -107,7 +115,8 @@ def compare(model: torch.nn.Module, directory: Path) -> dict[str, Any]:
             if is_packed(place):
                 packed.setdefault(id(place.module), []).append((name, place))
             # an embedding is packed, and looked up as it lies
-            if lies.numel() and not _same(tensor, _rows(lies, place)):
+            loaded_as = getattr(place.module, "weight", lies).dtype
+            if lies.numel() and not _same(tensor, _rows(lies, place), loaded_as):
                 different.add(name)
     for parts in packed.values():
         different.update(differing(parts, tensors.__getitem__, _kernel(parts[0][1].module)))

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from queue import SimpleQueue
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from stages.engine import core
-from stages.engine.held import Kernel, Place, adds_up, held_at, plain_modules, product, shares, unlike
+from stages.engine.held import (
+    Kernel,
+    Place,
+    adds_up,
+    compare,
+    held_at,
+    plain_modules,
+    product,
+    shares,
+    unlike,
+)
 
 GROUPS = 16
 
@@ -19,6 +31,17 @@ GROUPS = 16
 def kernel_of(weight: torch.Tensor) -> Kernel:
     """As packed ones do it: the weight that it is given counts for nothing."""
     return lambda x, _, bias: torch.nn.functional.linear(x, weight, bias)
+
+
+def without_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `held.py` asks of it, for models of torch's own modules."""
+    folder = "vllm.model_executor.layers"
+    for name in ("vllm", "vllm.model_executor", folder):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    alone = SimpleNamespace(get_tensor_model_parallel_world_size=lambda: 1)
+    monkeypatch.setitem(sys.modules, "vllm.distributed", alone)
+    rows = SimpleNamespace(VocabParallelEmbedding=torch.nn.Embedding, ParallelLMHead=torch.nn.Embedding)
+    monkeypatch.setitem(sys.modules, f"{folder}.vocab_parallel_embedding", rows)
 
 
 def found(weight: torch.Tensor) -> torch.Tensor:
@@ -54,13 +77,7 @@ def test_what_gpt2_has_transposed_in_the_file_is_not_compared_with_what_lies_the
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """vLLM turns it round: a square one was told as another matrix, and any other ended the check."""
-    folder = "vllm.model_executor.layers"
-    for name in ("vllm", "vllm.model_executor", folder):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    alone = SimpleNamespace(get_tensor_model_parallel_world_size=lambda: 1)
-    monkeypatch.setitem(sys.modules, "vllm.distributed", alone)
-    rows = SimpleNamespace(VocabParallelEmbedding=torch.nn.Embedding, ParallelLMHead=torch.nn.Embedding)
-    monkeypatch.setitem(sys.modules, f"{folder}.vocab_parallel_embedding", rows)
+    without_vllm(monkeypatch)
     model = type("GPT2LMHeadModel", (torch.nn.Module,), {})()
     model.c_proj, model.ln_f = torch.nn.Linear(4, 4), torch.nn.LayerNorm(4)
     modules = plain_modules(model)
@@ -69,6 +86,24 @@ def test_what_gpt2_has_transposed_in_the_file_is_not_compared_with_what_lies_the
         assert held_at(model, modules, name) is not None
     model.__class__.__name__ = "OtherModel"
     assert held_at(model, modules, "c_proj.weight") is not None
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_a_bias_beside_a_matrix_packed_for_amx_is_rounded_or_as_the_file_has_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, dtype: torch.dtype
+) -> None:
+    """It lies in float32 beside bfloat16: after the start it was told as another model's."""
+    without_vllm(monkeypatch)
+    model = torch.nn.Module()
+    model.q = torch.nn.Linear(4, 2)
+    model.q.weight.data = torch.ones(2, 4, dtype=dtype)
+    bias = torch.tensor([1 / 3, 0.5])
+    save_file({"q.weight": torch.ones(2, 4), "q.bias": bias}, tmp_path / "model.safetensors")
+    for held, different in ((bias, []), (bias.bfloat16().float(), ["q.bias"] * (dtype == torch.float32))):
+        model.q.bias.data = held
+        assert compare(model, tmp_path)["different"] == different
+    model.q.bias.data = torch.nextafter(bias, torch.tensor(9.0))
+    assert compare(model, tmp_path)["different"] == ["q.bias"]
 
 
 def test_each_column_is_in_one_row() -> None:
