@@ -50,14 +50,6 @@ def server() -> Iterator[S3Server]:
     running.stop()
 
 
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
-    made = Family(tmp_path_factory.mktemp("family"))
-    for _ in range(4):
-        made.grow()
-    return made
-
-
 @pytest.fixture(autouse=True)
 def environment(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith(("AWS_", "FSSPEC_"))]:

@@ -18,14 +18,6 @@ from stages.delivery.push import push
 from tests.stages.delivery.family import NAME, Family, asking
 
 
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
-    made = Family(tmp_path_factory.mktemp("family"))
-    for _ in range(4):
-        made.grow()
-    return made
-
-
 async def test_what_it_has_waits_for_no_store_that_hangs(
     family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
