@@ -23,14 +23,6 @@ from stages.train.config import TrainConfig
 from tests.stages.delivery.family import NAME, Family, asking
 
 
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
-    made = Family(tmp_path_factory.mktemp("family"))
-    for _ in range(6):
-        made.grow()
-    return made
-
-
 @pytest.fixture(params=["file", "memory"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"file://{tmp_path}/depot" if request.param == "file" else f"memory://{tmp_path.name}"
