@@ -6,9 +6,6 @@ is kept (`lines.py`).
 
 from __future__ import annotations
 
-import re
-from itertools import islice
-
 _PLACES = 100  # of a part that are looked at
 
 
@@ -29,10 +26,16 @@ def places(part: str, text: str, other: str = "") -> list[int]:
         return []
     if part in other:
         text = text.replace(other, "\0" * len(other))
-    letters = re.escape(part)  # first, as what a pattern begins with is searched for quickest
-    begins = rf"(?<!\w{letters})" if _in_word(part[0]) else ""
-    found = re.finditer(letters + begins + (r"\b" if _in_word(part[-1]) else ""), text)
-    return [match.start() for match in islice(found, _PLACES)]
+    found: list[int] = []
+    at = text.find(part)
+    while at >= 0 and len(found) < _PLACES:
+        end = at + len(part)
+        whole = not (_in_word(text[at - 1 : at]) and _in_word(part[0]))
+        whole = whole and not (_in_word(part[-1]) and _in_word(text[end : end + 1]))
+        if whole:
+            found.append(at)
+        at = text.find(part, end if whole else at + 1)
+    return found
 
 
 def around(part: str, text: str, at: int) -> tuple[str, str]:
