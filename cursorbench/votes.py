@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import httpx
 import msgspec
+
+from cursorbench.files import write_whole
 
 V = TypeVar("V")
 Messages = Sequence[Mapping[str, str]]
@@ -286,9 +287,6 @@ def _kept(cache: Path, name: str, votes: int, kind: type[V]) -> list[V] | None:
 
 
 def _keep(cache: Path, name: str, votes: Sequence[object]) -> None:
-    """Whole or not at all: written beside, then renamed."""
     path = _path(cache, name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}")
-    partial.write_bytes(msgspec.json.encode(votes))
-    partial.replace(path)
+    write_whole(path, msgspec.json.encode(votes), durable=False)

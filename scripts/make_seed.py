@@ -29,7 +29,7 @@ import tokenizers
 import torch
 import transformers
 
-from stages.linestate import write_atomically
+from cursorbench.files import write_whole
 from stages.modelio import load_model
 from stages.seed.corpus import Encode, texts
 from stages.seed.demonstrations import ASSORTED, Manner
@@ -132,7 +132,7 @@ def _phase(model: PreTrainedModel, recipe: Recipe, number: int, kept: Path, enco
     seconds = time.monotonic() - started
     file = io.BytesIO()
     torch.save({"weights": model.state_dict(), "seconds": seconds}, file)
-    write_atomically(kept, file.getvalue())
+    write_whole(kept, file.getvalue())
     return seconds
 
 

@@ -16,7 +16,8 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 _passed: Counter[str] = Counter()
 _counting = threading.Lock()  # files of an artifact pass their points side by side
@@ -50,3 +51,11 @@ def point(name: str) -> None:
             _passed[name] += 1
             if _passed[name] == _count:
                 os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def around(name: str) -> Iterator[None]:
+    """Pass `name.before`, the block, `name.after`."""
+    point(f"{name}.before")
+    yield
+    point(f"{name}.after")

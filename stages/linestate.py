@@ -21,6 +21,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from cursorbench.files import write_whole
 from stages.errors import IntegrityError
 
 SCHEMA: Final = "rtrl-line-state/1"
@@ -81,7 +82,7 @@ class LineState(msgspec.Struct, kw_only=True):
                 if (carry / name).is_file():
                     _link_or_copy(carry / name, folder / name)
         content = msgspec.json.format(msgspec.json.encode(self, order="deterministic"), indent=1)
-        write_atomically(folder / STATE_FILE, content + b"\n")
+        write_whole(folder / STATE_FILE, content + b"\n")
 
 
 def consumed_episodes(folder: Path) -> set[str]:
@@ -111,17 +112,7 @@ def write_consumed(folder: Path, episode_ids: Iterable[str]) -> None:
     sink = pyarrow.BufferOutputStream()
     table = pyarrow.table({"episode_id": ids})
     pyarrow.parquet.write_table(table, sink, compression="zstd", use_dictionary=False)
-    write_atomically(folder / CONSUMED_FILE, sink.getvalue().to_pybytes())
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace `path` by `content`: write beside it, fsync, rename. A kill leaves the old or the new file."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    write_whole(folder / CONSUMED_FILE, sink.getvalue().to_pybytes())
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from cursorbench.files import write_whole
 from stages.errors import DependencyDownError, InputMissingError, IntegrityError
-from stages.linestate import write_atomically
 from stages.target.endpoint import running_endpoint
 from stages.workspace import Workspace
 
@@ -78,4 +78,4 @@ def lived(run_dir: Path | None, split: str, seed: int, day: int) -> None:
     days = _days(run_dir)
     name = f"{split}-{seed}"
     days[name] = max(day, days.get(name, -1))
-    write_atomically(run_dir / FILE, (json.dumps(days, sort_keys=True) + "\n").encode())
+    write_whole(run_dir / FILE, (json.dumps(days, sort_keys=True) + "\n").encode())

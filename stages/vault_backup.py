@@ -12,10 +12,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from cursorbench.files import sync
 from stages import faults
 from stages.errors import IntegrityError, UsageError
 from stages.registry.schema import address
-from stages.spool.segment import sync_folder
 from stages.vault import DATABASE_FILE, Vault
 from stages.vault_files import connect
 from stages.wording import count
@@ -47,14 +47,13 @@ def backup(root: Path, keys_dir: Path, to: Path) -> tuple[Path, int]:
         living, keys = _read(partial)
         if target.exists():
             _refuse_older(target, keys)
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
+        sync(partial)
         faults.point("vault.backup.rename.before")
         partial.replace(target)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    sync_folder(target.parent)
+    sync(target.parent)
     return target, living
 
 

@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cursorbench.files import sync
 from stages import faults
 from stages.errors import DependencyDownError, InputMissingError, IntegrityError
 
@@ -87,11 +88,7 @@ def write_master(path: Path) -> None:
         os.close(fd)
     faults.point("vault.master.rename.before")
     temporary.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync(path.parent)
     faults.point("vault.master.rename.after")
 
 

@@ -19,6 +19,7 @@ from typing import IO, Any, Literal
 import msgspec
 
 from cursorbench.errors import RtrlError
+from cursorbench.files import write_whole
 
 Outcome = Literal["kept", "rejected", "unfinished"]
 BUSY = 1.5  # processes that want to run, per core: above it tests that measure time fail by chance
@@ -156,6 +157,5 @@ def load() -> float:
 
 def write_json(path: Path, value: object) -> None:
     """Write JSON, whole or not at all. What is no UTF-8 of a name, as git has them, becomes `?`."""
-    half = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    half.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", "utf-8", "replace")
-    half.replace(path)
+    text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+    write_whole(path, text.encode(errors="replace"), durable=False)

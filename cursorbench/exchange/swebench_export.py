@@ -7,7 +7,6 @@ the row's form (`rows.py`).
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from cursorbench.errors import UsageError
 from cursorbench.exchange.refused import Exchanged, Refused
 from cursorbench.exchange.rows import Row, dump
+from cursorbench.files import write_whole
 from cursorbench.tasks import bundle, folder
 from cursorbench.tasks.suite import Suite
 from cursorbench.tasks.task import Task
@@ -38,18 +38,7 @@ def export(suite: Suite, out: Path) -> Exchanged:
     if not rows:
         raise UsageError(f"no task of {suite.path} can be a SWE-bench row", hint="all came from Harbor")
     out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=out.parent, prefix=f".{out.name}.", delete=False
-    ) as stream:
-        try:
-            stream.writelines(json.dumps(dump(row), ensure_ascii=False) + "\n" for row in rows)
-            stream.flush()
-            os.fsync(stream.fileno())
-            Path(stream.name).chmod(0o644)
-            Path(stream.name).rename(out)
-        except BaseException:
-            Path(stream.name).unlink(missing_ok=True)
-            raise
+    write_whole(out, "".join(json.dumps(dump(row), ensure_ascii=False) + "\n" for row in rows).encode())
     return Exchanged(out, tuple(row.instance_id for row in rows), tuple(refused))
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cursorbench.errors import SandboxError
+from cursorbench.files import write_whole
 from cursorbench.sandbox.protocol import Environment, Limits, Sandbox
 
 LIMITS = Limits(memory=256 << 20, processes=32, wall_s=30.0, disk=16 << 20)
@@ -181,6 +182,4 @@ def remember(key: str) -> None:
     with contextlib.suppress(*_NOWHERE):
         path = cache()
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f"{path.name}.{os.getpid()}")
-        temporary.write_text(json.dumps({"passed": key}), encoding="utf-8")
-        temporary.replace(path)
+        write_whole(path, json.dumps({"passed": key}).encode(), durable=False)

@@ -12,14 +12,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from cursorbench.files import sync, write_whole
 from cursorbench.graders.efficiency import Usage
 from evals.trials import causes
 
@@ -122,16 +121,7 @@ class Folder:
 
 
 def put(path: Path, content: bytes) -> None:
-    """Write a file whole: beside, to the disk, then renamed."""
+    """Write a file whole: it is there after a power cut."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    with partial.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    write_whole(path, content)
+    sync(path.parent)

@@ -7,13 +7,13 @@ stage's fingerprint still decides whether it has to run.
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cursorbench.files import write_whole
 from stages import faults
 from stages.cycle_config import STAGES
 
@@ -51,14 +51,8 @@ class Record:
         """Write it whole: a kill leaves the old record or the new one."""
         folder.mkdir(parents=True, exist_ok=True)
         path = _path(folder, self.line)
-        partial = path.with_name(f".{path.name}.new")
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump({"schema": SCHEMA, **asdict(self)}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        faults.point("cycle.record.before")
-        partial.rename(path)
-        faults.point("cycle.record.after")
+        content = json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1).encode()
+        write_whole(path, content, renaming=faults.around("cycle.record"))
 
     def next_stage(self) -> str | None:
         """The first stage that is not done."""

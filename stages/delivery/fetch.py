@@ -15,6 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from cursorbench.files import sync
 from stages import locks
 from stages.delivery.depot import Depot
 from stages.delta import LONGEST, SUFFIX
@@ -72,8 +73,7 @@ def _new(url: str, digest: str, cache: Path) -> Fetched:
         whole = work / "whole"
         moved, links = _made(Depot(url), digest, cache, work, whole)
         for path in files_of(whole):
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+            sync(path)
         whole.rename(here)
     _prune(cache, here)
     return Fetched(here, moved, sum(base is not None for _, base in links))

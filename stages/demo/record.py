@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cursorbench.files import write_whole
 from stages.errors import IntegrityError, UsageError
 
 SCHEMA = "rtrl-demo/1"
@@ -36,12 +36,7 @@ class Record:
 
     def save(self, run_dir: Path) -> None:
         """Write it whole."""
-        partial = run_dir / f".{FILE}.new"
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump({"schema": SCHEMA, **asdict(self)}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(run_dir / FILE)
+        write_whole(run_dir / FILE, json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1).encode())
 
 
 def read(run_dir: Path) -> Record | None:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cursorbench.files import sync
 from evals.cases import Attempt
 from stages import faults
 from stages.eval.attempts import safe_name
-from stages.registry.objects import fsync_folder
 
 
 def kept_name(suite: str, what: str) -> str:
@@ -62,7 +62,7 @@ class Kept:
             file.flush()
             os.fsync(file.fileno())
         if new:
-            fsync_folder(self.path.parent)
+            sync(self.path.parent)
         faults.point("eval.attempts.append.after")
 
 

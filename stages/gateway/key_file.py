@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
+from cursorbench.files import sync
 from stages import faults, locks
 from stages.errors import InputMissingError, IntegrityError
-from stages.spool.segment import sync_folder
 
 FILE = "api_keys.json"
 DEFAULT_KEY = "default.key"
@@ -102,7 +102,7 @@ def replace(files: dict[Path, bytes], told: Callable[[], None]) -> None:
     for temporary, path in ready.items():
         temporary.rename(path)
         faults.point("keys.rename.after")
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 def default_key(keys_dir: Path) -> str:

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cursorbench.files import sync
 from cursorbench.sessions.memory import MemoryLog
 from stages.errors import IntegrityError
 from stages.inbox import records
@@ -241,4 +242,4 @@ def delete_segments(paths: list[Path]) -> None:
     for path in paths:
         path.unlink(missing_ok=True)
     if paths:
-        segment.sync_folder(paths[0].parent)
+        sync(paths[0].parent)

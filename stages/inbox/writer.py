@@ -14,12 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from cursorbench.files import sync
 from stages.errors import DependencyDownError
 from stages.inbox import records
 from stages.inbox.records import Batch
 from stages.spool import frames, segment
 from stages.spool.recovery import WriterLock
-from stages.spool.segment import SegmentFile, sync_folder
+from stages.spool.segment import SegmentFile
 from stages.vault import Vault
 
 LOCK_WAIT_S = 5.0
@@ -144,7 +145,7 @@ def _recover(folder: Path, number: int) -> int:
     header = frames.unpack_header(data)
     if header is None and len(data) <= frames.HEADER.size:
         path.unlink()  # killed while the file was made
-        sync_folder(path.parent)
+        sync(path.parent)
         earlier = segment.numbers(folder)
         return _recover(folder, earlier[-1]) if earlier else 0
     last = header.first_seq - 1 if header else 0

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cursorbench.files import sync
 from stages import faults
 from stages.errors import IntegrityError, StoreError, UsageError
 from stages.registry.database import explained, make_engine
-from stages.registry.objects import fsync_folder
 from stages.registry.schema import FILE, HEAD, check_schema, explain, refuse_lost, schema_version
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def backup(store_dir: Path, to: Path | None = None) -> Path:
     finally:
         os.close(fd)
     faults.point("db.backup.rename.after")
-    fsync_folder(target.parent)
+    sync(target.parent)
     return target
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cursorbench.files import sync
 from stages import faults
 from stages.errors import IntegrityError
 from stages.registry.canonical import canonical
@@ -53,15 +54,6 @@ def path_in(store_dir: Path, digest: str) -> Path:
     if path.exists() or not pointer.exists():
         return path
     return object_path(Path(pointer.read_text(encoding="utf-8")) / "objects", digest)
-
-
-def fsync_folder(folder: Path) -> None:
-    """Make the names in `folder` durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def files_of(folder: Path) -> Iterator[Path]:
@@ -140,8 +132,8 @@ def seal(folder: Path, *, kind: str, line: str, meta: Mapping[str, Any], base: s
     text = canonical(manifest, what=f"meta of {kind}").encode()
     _write_manifest(folder / MANIFEST, text)
     for subfolder in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
-        fsync_folder(subfolder)
-    fsync_folder(folder)
+        sync(subfolder)
+    sync(folder)
     faults.point("publish.folder.fsync.after")
     return Sealed("sha256:" + hashlib.sha256(text).hexdigest(), total)
 

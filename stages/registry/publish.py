@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import func, update
 from sqlmodel import Session, select
 
+from cursorbench.files import sync
 from stages import faults, locks
 from stages.errors import IntegrityError
 from stages.registry.canonical import canonical
 from stages.registry.models import ArtifactRow, RunOutputRow
-from stages.registry.objects import Sealed, fsync_folder, object_path, remove_tree, seal
+from stages.registry.objects import Sealed, object_path, remove_tree, seal
 from stages.registry.runs import end_run
 from stages.registry.states import now, transition
 from stages.stage import Artifact, Output
@@ -148,7 +149,7 @@ def _place(store: Store, folder: Path, digest: str) -> None:
     faults.point("publish.rename.after")
     # all of them, each time: a folder that is there may be one that a killed run made and never synced
     for parent in (target.parent, target.parent.parent, store.objects, folder.parent):
-        fsync_folder(parent)
+        sync(parent)
     faults.point("publish.parent.fsync.after")
 
 
@@ -195,6 +196,6 @@ def discard(store: Store, digest: str) -> None:
     faults.point("discard.rename.before")
     target.rename(trash)
     faults.point("discard.rename.after")
-    fsync_folder(target.parent)
+    sync(target.parent)
     remove_tree(trash)
     faults.point("discard.delete.after")

@@ -20,11 +20,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cursorbench.files import sync
 from stages import faults, locks
 from stages.delta import SUFFIX
 from stages.errors import DependencyDownError, IntegrityError, classified
 from stages.registry.chain import chain, weights_of, whole_files
-from stages.registry.objects import MANIFEST, files_of, fsync_folder, hash_file, remove_tree
+from stages.registry.objects import MANIFEST, files_of, hash_file, remove_tree
 from stages.registry.runs import new_run_id
 from stages.stage import Artifact
 
@@ -194,7 +195,7 @@ def _rebuild(store: Store, checkpoint: Artifact, folder: Path) -> None:
             faults.point("rebuilt.rename.before")
             work.rename(folder)
             faults.point("rebuilt.rename.after")
-            fsync_folder(folder.parent)
+            sync(folder.parent)
         finally:
             shutil.rmtree(work, ignore_errors=True)
             store.run_lock_path(build).unlink(missing_ok=True)
@@ -223,10 +224,9 @@ def _write(store: Store, checkpoint: Artifact, work: Path) -> None:
             shutil.copyfile(path, work / name)
     for path in files_of(work):
         faults.point("rebuilt.fsync.before")
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+        sync(path)
         path.chmod(0o444)
-    fsync_folder(work)
+    sync(work)
 
 
 def _require_room(store: Store, checkpoint: Artifact, weights: DeltaWeights) -> None:

@@ -5,13 +5,12 @@ Plots are SVGs in the page. All foreign text is escaped by the template. Not for
 
 from __future__ import annotations
 
-import os
-import tempfile
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cursorbench.files import write_whole
 from stages.errors import UsageError, classified
 from stages.report import plots, shown
 from stages.report.build import Report
@@ -57,17 +56,7 @@ def write(path: Path, text: str) -> None:
     """
     refuse_other(path)
     with classified():
-        number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(number, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).chmod(0o600)  # it may hold what users wrote
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_whole(path, text.encode(), private=True)  # it may hold what users wrote
 
 
 def refuse_other(path: Path) -> None:

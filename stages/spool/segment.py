@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from cursorbench.files import sync
 from stages import faults
 from stages.spool import frames
 from stages.spool.index import SegmentRow
@@ -32,15 +33,6 @@ def size(spool_dir: Path) -> int:
             with suppress(FileNotFoundError):
                 total += entry.stat().st_size
     return total
-
-
-def sync_folder(folder: Path) -> None:
-    """Make names created in or removed from `folder` durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def set_aside(spool_dir: Path, number: int, offset: int, torn: bytes) -> None:
@@ -120,7 +112,7 @@ class SegmentFile:
         os.fsync(self.fd)
         faults.point("spool.fsync.after")
         if not self.synced_name:
-            sync_folder(self.path.parent)
+            sync(self.path.parent)
             faults.point("spool.folder_fsync.after")
             self.synced_name = True
 

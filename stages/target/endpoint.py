@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from stages import locks
+from cursorbench.files import write_whole
+from stages import faults, locks
 from stages.errors import DependencyDownError, IntegrityError
-from stages.target.whole import write_whole
 
 FILE = "serve.json"
 LOCK = "serve.lock"
@@ -59,7 +59,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 def write_endpoint(run_dir: Path, endpoint: Endpoint) -> Path:
     """Write the file whole, readable by its owner only."""
     path = run_dir / FILE
-    write_whole(path, msgspec.json.format(msgspec.json.encode(endpoint)), "serve.endpoint.rename")
+    content = msgspec.json.format(msgspec.json.encode(endpoint))
+    write_whole(path, content, private=True, renaming=faults.around("serve.endpoint.rename"))
     return path
 
 

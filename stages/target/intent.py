@@ -11,7 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from stages.target.whole import write_whole
+from cursorbench.files import write_whole
+from stages import faults
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +30,9 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_intent(run_dir: Path, intent: Intent) -> None:
     """Durable when it returns."""
-    write_whole(_path(run_dir, intent.line), msgspec.json.encode(intent), "rollback.intent")
+    renaming = faults.around("rollback.intent")
+    content = msgspec.json.encode(intent)
+    write_whole(_path(run_dir, intent.line), content, private=True, renaming=renaming)
 
 
 def _path(run_dir: Path, line: str) -> Path:

@@ -28,6 +28,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
+from cursorbench.files import sync
 from stages import faults, interrupts
 from stages.train import ranks
 from stages.vault_files import aesgcm
@@ -57,10 +58,10 @@ def save(path: Path, key: bytes, tensors: Mapping[str, Tensor], about: Mapping[s
         for _, value in sorted(tensors.items()):
             _seal(file, key, total, _bytes_of(value.detach().cpu().contiguous()))
     faults.point(f"train.{name}.fsync.before")
-    _fsync(temporary)
+    sync(temporary)
     faults.point(f"train.{name}.rename.before")
     temporary.replace(path)
-    _fsync(path.parent)
+    sync(path.parent)
     faults.point(f"train.{name}.rename.after")
 
 
@@ -124,7 +125,7 @@ def save_step(scratch: Path, number: int, tensors: Mapping[str, Tensor], about: 
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         (partial / ABOUT).write_text(json.dumps(about, sort_keys=True), encoding="utf-8")
-        _fsync(partial / ABOUT)
+        sync(partial / ABOUT)
     ranks.meet()
     values = {name: value.detach() for name, value in tensors.items()}
     with interrupts.heeded(), _quiet_alone(), _own_errors():
@@ -132,11 +133,11 @@ def save_step(scratch: Path, number: int, tensors: Mapping[str, Tensor], about: 
         save_shards(values, storage_writer=writer, no_dist=ranks.count() == 1)
     if ranks.is_first():
         faults.point("train.step.fsync.before")
-        _fsync(partial)
+        sync(partial)
         faults.point("train.step.rename.before")
         shutil.rmtree(path, ignore_errors=True)  # of another batch
         partial.rename(path)
-        _fsync(scratch)
+        sync(scratch)
         faults.point("train.step.rename.after")
         for other in _steps(scratch):
             if other != path:
@@ -211,12 +212,3 @@ def _steps(scratch: Path) -> list[Path]:
     """The folders of steps, the last one first."""
     found = [path for path in scratch.glob(f"{STEP}-*") if path.name[len(STEP) + 1 :].isdigit()]
     return sorted(found, key=lambda path: -int(path.name[len(STEP) + 1 :]))
-
-
-def _fsync(path: Path) -> None:
-    """Of a file or a folder."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

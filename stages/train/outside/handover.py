@@ -17,11 +17,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cursorbench.files import sync
 from stages import faults, locks, modelio
 from stages.errors import InputMissingError, UsageError, classified
 from stages.identity import code_version
 from stages.registry import exports
-from stages.registry.objects import fsync_folder, hash_file
+from stages.registry.objects import hash_file
 from stages.registry.runs import new_run_id
 from stages.train.inputs import resolve_inputs
 from stages.train.outside.card import DATA, dataset_card, private_file
@@ -195,7 +196,7 @@ class _Writer:
                 # it may have come after the rename; what cannot be removed stays on the list
                 exports.settle(self.store, self.id, folder=self.folder, partial=partial, by=self.by)
                 raise
-            fsync_folder(self.folder.parent)
+            sync(self.folder.parent)
             exports.end(self.store, self.id, exports.FINISHED, by=self.by, data={"rows": rows})
         lock.unlink(missing_ok=True)
         return rows
@@ -213,7 +214,7 @@ class _Writer:
         text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False)
         private_file(partial / exports.MANIFEST, text + "\n")
         private_file(partial / README, dataset_card(manifest))
-        fsync_folder(partial)
+        sync(partial)
         return rows
 
     def _data(self, path: Path, chosen: Layout, reading: Reading) -> int:

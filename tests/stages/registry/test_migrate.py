@@ -107,7 +107,7 @@ def test_a_backup_is_its_owners_and_durable_by_name(
         if name == "db.backup.rename.before":
             opened.append(stat.S_IMODE((tmp_path / ".copy.db.partial").stat().st_mode))
         if name == "db.backup.rename.after":
-            monkeypatch.setattr("stages.registry.migrate.fsync_folder", synced.append)
+            monkeypatch.setattr("stages.registry.migrate.sync", synced.append)
 
     synced: list[Path] = []
     monkeypatch.setattr("stages.registry.migrate.faults.point", point)

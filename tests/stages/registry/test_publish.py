@@ -128,7 +128,7 @@ def test_folders_that_a_killed_run_made_are_synced_too(
     for prefix in range(256):
         (store.objects / "sha256" / f"{prefix:02x}").mkdir(parents=True, exist_ok=True)
     synced: list[Path] = []
-    monkeypatch.setattr("stages.registry.publish.fsync_folder", synced.append)
+    monkeypatch.setattr("stages.registry.publish.sync", synced.append)
     path = run_stage(workspace, store, Toy("x")).outputs["data"].path
     assert {path.parent, store.objects / "sha256", store.objects} <= set(synced)
 

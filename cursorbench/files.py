@@ -1,0 +1,50 @@
+"""Files that others find whole: the old one or the new one, whoever is killed while it is written.
+
+Not for: folders, several files at once, what is appended to.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+
+def write_whole(
+    path: Path,
+    content: bytes,
+    *,
+    private: bool = False,
+    durable: bool = True,
+    renaming: AbstractContextManager[None] | None = None,
+) -> None:
+    """Replace a file: written beside it, then renamed. Several may write one file; the last one's stays.
+
+    Args:
+        private: readable by its owner only, whatever the umask.
+        durable: the content survives a power cut; not for caches, which are made again.
+        renaming: entered around the rename.
+    """
+    beside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    fd = os.open(beside, flags, 0o600 if private else 0o666)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+            file.flush()
+            if durable:
+                os.fsync(fd)
+        with renaming or nullcontext():
+            beside.rename(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def sync(path: Path) -> None:
+    """Make a file's content durable, or the names in a folder."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
