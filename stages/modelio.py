@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from cursorbench.pretrained import ALONE
 from stages.delta import SUFFIX as DELTA
 from stages.errors import DependencyDownError, InputMissingError, IntegrityError, UsageError
 
@@ -136,7 +137,7 @@ def checkpoint_meta(folder: Path, *, parent: str | None, generation: int) -> dic
     }
 
 
-def load_model(folder: Path, *, attention: str | None = None, device: str = "cpu") -> PreTrainedModel:
+def load_model(folder: Path, *, attention: str | None = None) -> PreTrainedModel:
     """The model of a checkpoint folder in float32, in evaluation mode.
 
     `attention` is known to transformers; None takes torch's where the model has it, else its own. Raises
@@ -156,9 +157,8 @@ def load_model(folder: Path, *, attention: str | None = None, device: str = "cpu
             folder,
             dtype=torch.float32,
             attn_implementation=attention,
-            local_files_only=True,
-            trust_remote_code=False,
             output_loading_info=True,
+            **ALONE,
         )
     except SafetensorError as error:
         raise IntegrityError(f"the weights of {folder} are damaged: {error}", hint="rtrl verify") from error
@@ -176,7 +176,7 @@ def load_model(folder: Path, *, attention: str | None = None, device: str = "cpu
         ) from error
     _refuse_partial_load(folder, info)
     _refuse_untied(folder, model)
-    return model.to(device).eval()
+    return model.eval()
 
 
 def _refuse_partial_load(folder: Path, info: Mapping[str, Any]) -> None:

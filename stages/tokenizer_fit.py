@@ -6,8 +6,8 @@ Not here: whether two tokenizers are one (`train/outside/likeness.py`).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
+from cursorbench.pretrained import config_of, tokenizer_of
 from stages.errors import IntegrityError
 
 
@@ -17,12 +17,9 @@ def require_tokenizer_fits(folder: Path) -> None:
     One id without an embedding in a request ends vLLM's engine for everybody. Classes add tokens of their
     own: what tokenizer.json holds says too little. The same when configuration or tokenizer do not load.
     """
-    from transformers import AutoConfig, AutoTokenizer
-
-    alone: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
-        rows = int(AutoConfig.from_pretrained(folder, **alone).get_text_config().vocab_size)
-        tokenizer = AutoTokenizer.from_pretrained(folder, **alone)
+        rows = int(config_of(folder).get_text_config().vocab_size)
+        tokenizer = tokenizer_of(folder)
     except Exception as error:  # whatever transformers makes of a stranger's files
         told = " ".join(str(error).split())
         if "trust_remote_code" in told:

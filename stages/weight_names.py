@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cursorbench.pretrained import causal_model_of, config_of
 from stages import modelio
 from stages.errors import IntegrityError
 
@@ -31,13 +32,8 @@ def as_written(folder: Path) -> list[str]:
 
     One file in memory at a time, and only those that change are written.
     """
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
-
     try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+        model = causal_model_of(config_of(folder), "meta")
     except Exception:  # noqa: BLE001 - no model that can be made: whoever loads it next says so
         return []
     names = {name: path for path in modelio.weight_files(folder) for name in _names(path)}

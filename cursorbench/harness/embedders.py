@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cursorbench.errors import InputMissingError
 from cursorbench.harness.results import RefusedError, printable
+from cursorbench.pretrained import ALONE, tokenizer_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,15 +79,10 @@ class Encoder:
 
     def _load(self) -> tuple[Any, Any]:
         if self._loaded is None:
-            from transformers import AutoModel, AutoTokenizer
+            from transformers import AutoModel
 
-            tokenizer = AutoTokenizer.from_pretrained(
-                self._folder, local_files_only=True, trust_remote_code=False
-            )
-            model = AutoModel.from_pretrained(
-                self._folder, local_files_only=True, trust_remote_code=False
-            ).eval()
-            self._loaded = (tokenizer, model)
+            model = AutoModel.from_pretrained(self._folder, **ALONE).eval()
+            self._loaded = (tokenizer_of(self._folder), model)
         return self._loaded
 
 

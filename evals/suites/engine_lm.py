@@ -15,6 +15,7 @@ from lm_eval.api.model import TemplateLM
 from lm_eval.models.utils import handle_stop_sequences, maybe_truncate, normalize_gen_kwargs
 
 from cursorbench.errors import UsageError
+from cursorbench.pretrained import tokenizer_of
 from evals.suites.base import Subject, TextRequest
 
 MAX_NEW_TOKENS = 256  # where a task names no limit
@@ -26,9 +27,7 @@ class EngineLM(TemplateLM):  # type: ignore[misc]
 
     def __init__(self, subject: Subject, batch: int = 256) -> None:
         super().__init__()
-        from transformers import AutoTokenizer
-
-        self.tokenizer = AutoTokenizer.from_pretrained(subject.path, trust_remote_code=False)
+        self.tokenizer = tokenizer_of(subject.path)
         self._engine, self._batch = subject.tokens, batch
 
     @property

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from cursorbench.errors import IntegrityError, UsageError
+from cursorbench.pretrained import tokenizer_of
 from evals.cases import Attempt, Metric, SuiteSpec
 from evals.suites.base import Advance, Subject
 from evals.suites.held_out import Document
@@ -57,9 +58,7 @@ class PerplexitySuite:
 
     def run(self, subject: Subject, cases: Sequence[str], advance: Advance, first: int = 0) -> list[Attempt]:
         """Score the named files. Raises IntegrityError (12) when the checkpoint gives no finite number."""
-        from transformers import AutoTokenizer
-
-        tokenizer = AutoTokenizer.from_pretrained(subject.path, trust_remote_code=False)
+        tokenizer = tokenizer_of(subject.path)
         return [self._attempt(subject, tokenizer, self._by_path[case], first, advance) for case in cases]
 
     @cached_property

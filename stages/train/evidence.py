@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cursorbench.pretrained import config_of
 from stages import modelio
 from stages.errors import IntegrityError
 from stages.train import ranks, resume
@@ -82,8 +83,6 @@ def scores_key(batch: Batch, keys_dir: Path) -> bytes:
 
 def check_tokenizers(batch: Batch, parent: Artifact, store: Store) -> None:
     """Raises IntegrityError when the tokens cannot be the parent's: another tokenizer, ids out of range."""
-    from transformers import AutoConfig
-
     hint = "tokens of one tokenizer say nothing to another model; only its own data can train a checkpoint"
     found = modelio.tokenizer_digest(parent.path)
     if parent.meta.get("tokenizer", found) != found:
@@ -94,7 +93,7 @@ def check_tokenizers(batch: Batch, parent: Artifact, store: Store) -> None:
         sampler = store.resolve(batch.samplers[index])
         if sampler.meta.get("tokenizer", found) != found:
             raise IntegrityError(f"{sampler.ref} and {parent.ref} differ in their tokenizer", hint=hint)
-    config = AutoConfig.from_pretrained(parent.path, local_files_only=True, trust_remote_code=False)
+    config = config_of(parent.path)
     vocabulary = int(config.get_text_config().vocab_size)  # which config.json need not say
     largest = max(int(row.token_ids.max()) for row in batch.rows)
     smallest = min(int(row.token_ids.min()) for row in batch.rows)

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from cursorbench.pretrained import tokenizer_of
 from stages.records import Sampling
 from stages.sequences import GenerationInfo
 from stages.train.batch import Row
@@ -164,9 +165,7 @@ def generation_prompt(folder: Path) -> list[int]:
 
 
 def _tokenizer(folder: Path) -> Any:
-    from transformers import AutoTokenizer
-
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        return tokenizer_of(folder)
     except (ValueError, OSError):
         return None

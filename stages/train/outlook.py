@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from cursorbench.pretrained import causal_model_of, config_of
 from stages.errors import UsageError
 from stages.train import attention
 from stages.train.packable import require_known_layers, require_packable, require_plain_weights
@@ -26,10 +27,8 @@ SPREAD = 0.3  # standard deviation of its weights: with the usual 0.02 two layer
 
 def refusal(folder: Path) -> str | None:
     """What `rtrl train` will say to the model in this folder; None when nothing, or when it is not known."""
-    from transformers import AutoConfig
-
     try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        config = config_of(folder)
     except Exception:  # noqa: BLE001 - custom code, a type of its own: whoever loads it next says so
         return None
     try:
@@ -45,20 +44,15 @@ def refusal(folder: Path) -> str | None:
 
 def _small(config: PreTrainedConfig, layers: int) -> PreTrainedModel | None:
     """Such a model, float32, with packed attention; None when it is too large or computes nothing."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig
 
     try:
         small = AutoConfig.for_model(**_shrunk(config.to_dict(), layers))
-        with torch.device("meta"):
-            parameters = sum(
-                value.numel()
-                for value in AutoModelForCausalLM.from_config(small, trust_remote_code=False).parameters()
-            )
-        if parameters > LARGEST:
+        if sum(value.numel() for value in causal_model_of(small, "meta").parameters()) > LARGEST:
             return None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            model = AutoModelForCausalLM.from_config(small, trust_remote_code=False).float().eval()
+            model = causal_model_of(small).float().eval()
         with torch.no_grad():
             model(input_ids=torch.arange(8)[None], use_cache=False)
         model.set_attn_implementation(attention.register())

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cursorbench.pretrained import config_of
 from stages.errors import InconclusiveError
 from stages.linestate import OPTIMIZER_FILE
 from stages.rewarded import rewarded_by
@@ -88,10 +89,8 @@ class Phases:
 
     def check(self, batch: Batch) -> None:
         """Raises IntegrityError or UsageError when the parent cannot be given these tokens."""
-        from transformers import AutoConfig
-
         check_tokenizers(batch, self.parent, self.ctx.store)
-        config = AutoConfig.from_pretrained(self.parent.path, local_files_only=True, trust_remote_code=False)
+        config = config_of(self.parent.path)
         require_plain_weights(config, str(config.model_type))
         require_length(config, max(len(row.token_ids) for row in batch.rows))
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cursorbench.pretrained import tokenizer_of
 from stages import modelio
 from stages.errors import InputMissingError, IntegrityError
 from stages.model_config import as_read
@@ -150,10 +151,8 @@ def _loaded(folder: Path) -> dict[str, Any]:
 
     Its classes put steps and tokens of their own in place of what stands in tokenizer.json.
     """
-    from transformers import AutoTokenizer
-
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        tokenizer = tokenizer_of(folder)
         found: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
     except (ValueError, KeyError, OSError, AttributeError, TypeError) as error:
         raise IntegrityError(f"the tokenizer of {folder} does not load: {error}", hint=_LOST) from error
