@@ -28,7 +28,7 @@ from operator import add
 from typing import Any
 
 from cursorbench.sessions.blocks import alike_ends, joined, occurrences
-from cursorbench.sessions.line_ends import code_lines, seen
+from cursorbench.sessions.line_ends import code_lines
 
 SIGNIFICANT = 8  # fewer non-blank characters than this: the line is too common to be recognised
 _DIFF_LIMIT = 4_000  # beyond so many differing lines a diff costs minutes; the difference is one hunk then,
@@ -120,10 +120,7 @@ def _more(lines: _Counts, others: _Counts, now: _Counts, taken: dict[str, int]) 
 
 def changed(before: str, after: str) -> bool:
     """Whether two texts differ in more than blank lines, trailing blanks and what nobody sees."""
-    if before == after:
-        return False
-    before, after = seen(before), seen(after)
-    return before.split() != after.split() or _lines(before) != _lines(after)  # the words first: quicker
+    return before != after and _lines(before) != _lines(after)
 
 
 def written(before: str, after: str) -> tuple[list[str], list[str]]:
