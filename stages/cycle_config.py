@@ -1,7 +1,7 @@
 """Settings of `rtrl cycle`, section `[cycle]` of rtrl.toml.
 
 The table of shares says how much of the deadline each stage may have used up by its own end,
-counted from the start of the cycle. What a late stage does is in `stages/cycle.py`.
+counted from the start of the cycle. What a late stage does is in `stages/cycle/run.py`.
 """
 
 from __future__ import annotations

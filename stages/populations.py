@@ -73,14 +73,6 @@ def whose(settings: Settings) -> Whose:
     return Whose((line,), None, tuple(sorted(apart)))
 
 
-def line_of(settings: Settings, label: str) -> str:
-    """The line of a key's population; "" where it has none of its own."""
-    if not label:
-        return ""
-    named = settings.populations.items()
-    return next((name for name, each in named if label in labels_of(name, each)), "")
-
-
 def line_flag(settings: Settings) -> str:
     """` --line NAME` of the line worked on, for commands that a message names; "" unless a population's."""
     line = settings.workspace.line

@@ -112,13 +112,6 @@ def parts(folder: Path) -> list[Path]:
     return found
 
 
-def count(path: Path, schema: pa.Schema) -> int:
-    """Number of rows, from the footer."""
-    with _open(path, schema) as file:
-        rows: int = file.metadata.num_rows
-    return rows
-
-
 def names(path: Path) -> list[str]:
     """Its columns, from the footer."""
     with _open(path, pa.schema([])) as file:

@@ -69,19 +69,19 @@ def leak(prompt: str, added: Mapping[str, Iterable[str]]) -> Leak:
     return Leak(kind, found, len(telling), run)
 
 
-def longest_run(prompt: str, code: str, least: int = RUN) -> int:
-    """Tokens of the longest run that both have and that reads as code; 0 when it is shorter than `least`.
+def longest_run(prompt: str, code: str) -> int:
+    """Tokens of the longest run that both have and that reads as code; 0 when it is shorter than `RUN`.
 
-    Found by runs of `least` tokens: a longer one is such runs of the prompt, one token apart, that all stand
+    Found by runs of `RUN` tokens: a longer one is such runs of the prompt, one token apart, that all stand
     in the code.
     """
     said, written = _TOKEN.findall(prompt), _TOKEN.findall(code)
-    known = {tuple(written[n : n + least]) for n in range(len(written) - least + 1)}
+    known = {tuple(written[n : n + RUN]) for n in range(len(written) - RUN + 1)}
     longest = row = 0
-    for n in range(len(said) - least + 1):
-        window = tuple(said[n : n + least])
+    for n in range(len(said) - RUN + 1):
+        window = tuple(said[n : n + RUN])
         row = row + 1 if window in known and _reads_as_code(window) else 0
-        longest = max(longest, row and least + row - 1)
+        longest = max(longest, row and RUN + row - 1)
     return longest
 
 

@@ -26,7 +26,6 @@ from pathlib import PurePosixPath
 from cursorbench.graders import means
 
 FILES = 12  # test files that get canaries, at most
-PER_FILE = 2  # that must fail, and that must pass, whatever the file asserts by
 MEANS = 3  # of a file's ways to assert, at most: one that must fail by each, and one that must pass by one
 _ERRORS = ("ValueError", "TypeError", "AttributeError", "KeyError", "NotImplementedError")
 

@@ -1,7 +1,7 @@
 """Control groups: limits on all processes of a sandbox together, where this machine lets us make them.
 
 Version 2 where memory and processes can be delegated, else version 1's hierarchies, else none; then the
-keeper looks at /proc at the same intervals (`limits.py`). Folders bear the keeper's name, so that the next
+keeper looks at /proc at the same intervals (`watch.py`). Folders bear the keeper's name, so that the next
 keeper finds what one that was killed has left.
 """
 

@@ -56,10 +56,9 @@ class CaseResult:
     failure: str = ""
 
 
-def heldout(seed: int, requests: int, users: int = 0) -> list[Case]:
-    """The held-out requests of a population seed; by default six a person."""
-    people = users or max(1, requests // 6)
-    return list(chain.from_iterable(day_of("heldout", seed, people, requests)))
+def heldout(seed: int, requests: int) -> list[Case]:
+    """The held-out requests of a population seed, six a person."""
+    return list(chain.from_iterable(day_of("heldout", seed, max(1, requests // 6), requests)))
 
 
 @dataclass

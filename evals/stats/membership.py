@@ -65,7 +65,7 @@ class Shuffled:
         users: a code for each episode's user, [N].
     """
 
-    def __init__(self, removed: Bools, users: Ints, seed: int = 0) -> None:
+    def __init__(self, removed: Bools, users: Ints) -> None:
         self.removed = removed
         self.users = np.unique(users, return_inverse=True)[1].astype(np.int64)
         self.n = np.bincount(self.users).astype(np.float64)
@@ -74,7 +74,6 @@ class Shuffled:
         # a filter is of single episodes when half of what it took is of users who kept others
         self.within = bool(removed.any()) and self.taken[mixed].sum() * 2 >= removed.sum()
         self._in_mixed = mixed[self.users]
-        self._seed = seed
         self._places: Bools | None = None
 
     def shift(self, values: Floats) -> Shift:
@@ -143,7 +142,7 @@ class Shuffled:
     def _shuffles(self) -> Floats:
         """[DRAWS, mixed episodes]: who is removed, the number of each user as it was."""
         if self._places is None:
-            random = np.random.default_rng(self._seed)
+            random = np.random.default_rng(0)
             users, removed = self.users[self._in_mixed], self.removed[self._in_mixed]
             first = np.lexsort((~removed, users))  # a user's removed ones first: so are its places filled
             order = np.argsort(users + random.random((DRAWS, len(users))), axis=1)
@@ -161,7 +160,7 @@ class Shuffled:
         count = int(taken.sum())
         if not 0 < count < groups:
             return 1.0, "none"
-        random = np.random.default_rng(self._seed)
+        random = np.random.default_rng(0)
         observed = _gap(taken[None, :].astype(np.float64), sums, sizes)[0]
         if np.isnan(observed):
             return 1.0, "none"

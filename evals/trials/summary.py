@@ -1,7 +1,7 @@
 """What a run's trials say, axis by axis; the axes are never pooled into one figure.
 
 Figures are means over tasks of a task's mean over its attempts, with 95 % intervals clustered as the tasks
-say (by repository, or feature). pass@k is the unbiased estimate per task (`graders/best_of.py`), over the
+say (by repository, or feature). pass@k is the unbiased estimate per task (`graders/pass_at.py`), over the
 tasks with at least k graded attempts; a task that is marked ambiguous is in no pass@k. Infrastructure is
 in no figure: it is counted, and above 1 % the run is void. Not here: comparing two models (`evals/gate.py`).
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cursorbench.graders.best_of import pass_at
+from cursorbench.graders.pass_at import pass_at
 from evals.stats.intervals import Estimate, clustered
 from evals.trials import causes
 from evals.trials.record import Record

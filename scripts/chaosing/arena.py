@@ -89,7 +89,6 @@ class Arena:
         self._opened: tuple[str, float] | None = None
         self._load: subprocess.Popen[bytes] | None = None
         self.book = Book(world.folder / "records.jsonl")
-        self.load_began = 0.0
 
     @contextmanager
     def load(self) -> Iterator[None]:
@@ -102,7 +101,6 @@ class Arena:
         more = [] if self.world.engine == "stub" else ["real"]
         command = [*program, str(records), str(self.seed), *more]
         self._load = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path})
-        self.load_began = time.monotonic()
         try:
             yield
         finally:

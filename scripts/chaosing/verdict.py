@@ -25,8 +25,6 @@ from stages.registry.holdbacks import holdback_of
 from stages.spool import Spool, Tokens
 from stages.vault import Vault
 
-FALLBACK = ("engine_lost", "weights_updating", "engine_timeout")
-
 
 @dataclass
 class Verdict:

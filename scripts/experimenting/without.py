@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from stages.train.advantage import Floats
     from stages.train.correction import Correction, Weights
 
-PARTS = ("baseline", "constant_normalisation")
 USUAL_LENGTH = 24.0  # tokens of a sequence; only the scale, which Adam divides out
 
 

@@ -216,16 +216,14 @@ async def send_body(send: Send, status: int, body: bytes, headers: Headers = (JS
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
-async def send_json(send: Send, status: int, value: Any, headers: Headers = ()) -> None:
+async def send_json(send: Send, status: int, value: Any) -> None:
     """A complete JSON answer."""
-    await send_body(send, status, orjson.dumps(value), (JSON_TYPE, *headers))
+    await send_body(send, status, orjson.dumps(value))
 
 
-async def send_error(
-    send: Send, error: ApiError, headers: Headers = (), body: tuple[bytes, bytes] | None = None
-) -> None:
+async def send_error(send: Send, error: ApiError, body: tuple[bytes, bytes] | None = None) -> None:
     """The answer for an error. `body`: (media type, bytes) in the place of the OpenAI error shape."""
-    extra = list(headers)
+    extra = []
     if error.retry_after is not None:
         extra.append((b"retry-after", str(error.retry_after).encode()))
     if error.allow:

@@ -76,10 +76,10 @@ def of_line(store_dir: Path, line: str) -> tuple[list[Standing], list[IntegrityE
         return _alarms(store_dir, connection, line, [None], unread), unread
 
 
-def monitors(store_dir: Path, line: str, checkpoint: str | None = None) -> dict[str, Any]:
-    """`line_state.monitors` of the newest line state of a checkpoint (None: live); {} without one."""
+def monitors(store_dir: Path, line: str) -> dict[str, Any]:
+    """`line_state.monitors` of the newest line state of the live checkpoint; {} without one."""
     with contextlib.closing(_connect(store_dir)) as connection:
-        digests = _live(connection, line) if checkpoint is None else [checkpoint]
+        digests = _live(connection, line)
         return next(_monitors(store_dir, connection, line, digests[0]), {}) if digests else {}
 
 

@@ -112,7 +112,6 @@ def end_run(
     metrics: Mapping[str, Any] | None = None,
     warnings: list[str] | None = None,
     error: Mapping[str, Any] | None = None,
-    by: str = "",
 ) -> None:
     """Move a running run to its end, in the caller's transaction."""
     transition(
@@ -121,7 +120,7 @@ def end_run(
         run_id,
         "running",
         state,
-        by=by or run_id,
+        by=run_id,
         ended_at=now(),
         metrics=in_order(plain(metrics or {})),
         warnings=canonical(list(warnings or [])),

@@ -1,7 +1,7 @@
 """What `rtrl deploy` is about to serve, made ready in the engine while the command still starts.
 
 A word is enough: nothing is served by it, and a checkpoint that the gate would not let through is left alone.
-Not here: how it is made ready (`stages/gateway/swapper.py`), who gives the word (`stages/target/ahead.py`).
+Not here: how it is made ready (`stages/gateway/swapper.py`), who gives the word (`stages/target/light.py`).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def test_round_trip_over_row_groups(tmp_path: Path) -> None:
     with tables.TableWriter(path, schemas.QUARANTINE) as writer:
         writer.write(quarantine(70_000))
         writer.write(quarantine(3))
-    assert writer.rows == tables.count(path, schemas.QUARANTINE) == 70_003
+    assert writer.rows == 70_003
     assert tables.read(path, schemas.QUARANTINE).slice(0, 70_000) == quarantine(70_000)
     assert (
         sum(batch.num_rows for batch in tables.batches(path, schemas.QUARANTINE, ["id"], rows=999)) == 70_003

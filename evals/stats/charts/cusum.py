@@ -1,33 +1,22 @@
-"""The one-sided cumulative sum of standard scores (Page 1954), and how often it calls for nothing.
+"""How often the one-sided cumulative sum of standard scores (Page 1954) calls for nothing.
 
     S_0 = 0,   S_t = max(0, S_{t-1} + z_t - k),   alarm when S_t > h
 
 k is half the shift, in standard deviations, that is to be found soonest. The average run length (ARL), cycles
 to an alarm, is that of the Markov chain of Brook & Evans (1972): [0, h] in `STATES` parts, a part's mass at
 its middle. Equal to the tables of Montgomery ("Introduction to Statistical Quality Control", 9.1) and
-Hawkins (1993) (tested). Not for: where the scores come from (`level.py`).
+Hawkins (1993) (tested). Not for: where the scores come from (`level.py`), the sum
+itself (`stages/monitor/charts.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 from scipy import optimize, stats
 
 STATES = 200
-
-
-def cusum(scores: Sequence[float], k: float, h: float) -> list[float]:
-    """S_t for each score; after an alarm (S_t > h) the sum begins again at 0. Scores that are nan count 0."""
-    found, total = [], 0.0
-    for score in scores:
-        total = 0.0 if total > h else total
-        if not np.isnan(score):
-            total = max(0.0, total + score - k)
-        found.append(total)
-    return found
 
 
 def average_run_length(k: float, h: float, shift: float = 0.0) -> float:

@@ -20,7 +20,7 @@ what came after it is the end of an excursion, and that the level came back teac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -150,22 +150,3 @@ class Level:
         weights = self._shares()
         mean = weights @ self._mean
         return float(np.sqrt(weights @ (self._variance + self._noise(se) + (self._mean - mean) ** 2)))
-
-
-def scores(
-    values: Sequence[float], errors: Sequence[float], alarm: Callable[[float], bool] = lambda score: False
-) -> list[float]:
-    """The score of each value from those before it; nan where the value is nan, and for the first.
-
-    Args:
-        alarm: told each score in order; whether it is called.
-    """
-    level, found = Level(float(np.nanmedian(errors))), []
-    for value, se in zip(values, errors, strict=True):
-        if np.isnan(value):
-            found.append(float("nan"))
-            continue
-        score = level.score(value, se)
-        level.tell(value, se, alarmed=not np.isnan(score) and alarm(score))
-        found.append(score)
-    return found

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from cursorbench.errors import InputMissingError, UsageError
 from cursorbench.graders import interaction
-from cursorbench.graders.best_of import best_of, pass_at
 from cursorbench.graders.efficiency import Price, Usage, cost, price_of, read_prices
+from cursorbench.graders.pass_at import pass_at
 
 
 def test_pass_at_by_hand() -> None:
@@ -26,16 +26,10 @@ def test_pass_at_by_hand() -> None:
             pass_at(*wrong)
 
 
-@given(st.lists(st.floats(-10, 10), min_size=1, max_size=7), st.data())
-def test_best_of_is_the_mean_over_all_draws(scores: list[float], data: st.DataObject) -> None:
-    k = data.draw(st.integers(1, len(scores)))
-    assert best_of(k, scores) == pytest.approx(mean(max(drawn) for drawn in combinations(scores, k)))
-
-
 @given(st.lists(st.booleans(), min_size=1, max_size=8), st.data())
-def test_best_of_zeros_and_ones_is_pass_at(scores: list[bool], data: st.DataObject) -> None:
-    k = data.draw(st.integers(1, len(scores)))
-    assert best_of(k, list(map(float, scores))) == pytest.approx(pass_at(k, sum(scores), len(scores)))
+def test_pass_at_is_the_mean_over_all_draws(solved: list[bool], data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, len(solved)))
+    assert pass_at(k, sum(solved), len(solved)) == pytest.approx(mean(map(any, combinations(solved, k))))
 
 
 def test_cost_by_hand(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -10,7 +11,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evals.stats.charts import level
-from evals.stats.charts.level import Level, scores
+from evals.stats.charts.level import Level
+
+
+def scores(
+    values: Sequence[float], errors: Sequence[float], alarm: Callable[[float], bool] = lambda score: False
+) -> list[float]:
+    """The score of each value from those before it; nan where the value is nan, and for the first.
+
+    Args:
+        alarm: told each score in order; whether it is called.
+    """
+    level, found = Level(float(np.nanmedian(errors))), []
+    for value, se in zip(values, errors, strict=True):
+        if np.isnan(value):
+            found.append(float("nan"))
+            continue
+        score = level.score(value, se)
+        level.tell(value, se, alarmed=not np.isnan(score) and alarm(score))
+        found.append(score)
+    return found
 
 
 def test_with_a_single_point_of_the_grid_it_is_kalmans_filter() -> None:
