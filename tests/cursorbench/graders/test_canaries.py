@@ -9,12 +9,13 @@ import re
 import subprocess
 import sys
 import unittest
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from cursorbench.graders import canaries, junit, means
-from cursorbench.graders.sabotage import SABOTAGED, sabotage
+from cursorbench.graders.sabotage import SABOTAGED, Sabotaged, sabotage
 
 BARE = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 MODULE = b"""\
@@ -67,6 +68,19 @@ def run(folder: Path, files: dict[str, bytes]) -> dict[str, str]:
     return dict(junit.read((folder / "r.xml").read_bytes()))
 
 
+def drawn(folder: Path, text: bytes, ids: list[str], times: int) -> list[tuple[Sabotaged, set[str]]]:
+    """What was sabotaged each time, and which of the tests failed then; all of them by one pytest."""
+    every = {f"test_{n}.py": [one.replace(FILE, f"test_{n}.py") for one in ids] for n in range(times)}
+    made = {name: sabotage({name: text}, of) for name, of in every.items()}
+    found = run(folder, {name: one.files[name] for name, one in made.items()})
+    return [(made[name], {one for one in of if found[one] == "failed"}) for name, of in every.items()]
+
+
+def of_file(ids: Iterable[str]) -> set[str]:
+    """The ids as they are in `FILE`."""
+    return {re.sub(r"^test_\d+\.py", FILE, one) for one in ids}
+
+
 FILE = "test_box.py"
 IDS = [
     f"{FILE}::TestBox::test_open",
@@ -106,13 +120,9 @@ def test_names_are_never_the_same_twice() -> None:
 
 def test_sabotaged_tests_fail_and_no_others(tmp_path: Path) -> None:
     seen: set[str] = set()
-    for _ in range(4):
-        made = sabotage({FILE: MODULE}, IDS)
-        must_fail = made.must_fail
-        found = run(tmp_path, made.files)
-        assert must_fail
-        assert {name for name in IDS if found[name] == "failed"} == must_fail
-        seen |= must_fail
+    for made, failed in drawn(tmp_path, MODULE, IDS, 4):
+        assert failed == made.must_fail != frozenset()
+        seen |= of_file(failed)
     assert not seen & {IDS[1], IDS[5]}, "a test that may end early, or on one line, is left alone"
 
 
@@ -146,13 +156,10 @@ def test_what_takes_others_along(tmp_path: Path) -> None:
     names = ("TestBase::test_length", "TestHeir::test_length", "TestOther::test_width", "test_called")
     ids = [f"{FILE}::{name}" for name in (*names, "test_caller")]
     seen: set[str] = set()
-    for _ in range(12):
-        made = sabotage({FILE: FAMILY}, ids)
-        found = run(tmp_path, made.files)
-        failed = {name for name in ids if found[name] == "failed"}
+    for made, failed in drawn(tmp_path, FAMILY, ids, 12):
         assert made.must_fail <= failed <= made.must_fail | made.may_fail
-        assert made.may_fail <= {ids[1]}, "nothing else is excused"
-        seen |= failed
+        assert of_file(made.may_fail) <= {ids[1]}, "nothing else is excused"
+        seen |= of_file(failed)
     assert seen == {ids[0], ids[1], ids[2], ids[4]}, "the others are still asked about"
 
 
