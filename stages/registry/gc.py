@@ -22,7 +22,6 @@ import shutil
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy import desc
@@ -45,7 +44,7 @@ from stages.registry.models import (
 )
 from stages.registry.runs import OPEN, scratch_of
 from stages.registry.samplers import samplers
-from stages.registry.states import transition
+from stages.registry.states import now, transition
 from stages.registry.sweep import sweep
 
 if TYPE_CHECKING:
@@ -175,7 +174,7 @@ def _roots(
         if alias.artifact_id in rows
     }
     newest: dict[tuple[str, str], tuple[int, int]] = {}
-    young = _days_ago(keep_days)
+    young = now(keep_days)
     for row_id, row in rows.items():
         version = row.version or 0
         if version > newest.get((row.line, row.kind), (0, 0))[0]:
@@ -189,15 +188,10 @@ def _roots(
     return {row_id: why for row_id, why in keep.items() if row_id in rows}
 
 
-def _days_ago(days: float) -> str:
-    """As `created_at` has it."""
-    return (datetime.now(UTC) - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
 def _keep_collected(rows: dict[int, ArtifactRow], keep: dict[int, str], keep_log_days: float | None) -> None:
     """Add interactions of no checkpoint, which is to say of logs or telemetry, and the newest experience of
     each: the logs may have left the disk since, and what was received goes once it is in an artifact."""
-    since = "" if keep_log_days is None else _days_ago(keep_log_days)
+    since = "" if keep_log_days is None else now(keep_log_days)
     waiting: set[str] = set()
     for row_id, row in rows.items():
         if (

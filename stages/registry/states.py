@@ -13,7 +13,7 @@ event table, in the caller's transaction. The same tables are triggers in the da
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import update
@@ -59,9 +59,9 @@ class StateError(IntegrityError):
     kind = "state"
 
 
-def now() -> str:
-    """The current time as the registry writes it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def now(days_ago: float = 0.0) -> str:
+    """The current time, or an earlier one, as the registry writes it: in the order of letters."""
+    return (datetime.now(UTC) - timedelta(days=days_ago)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def transition(
