@@ -10,26 +10,9 @@ wall-clock milliseconds measured by the gateway.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
-
-EVENT_TYPES = (
-    "edit_applied",
-    "edit_rejected",
-    "edit_reverted",
-    "edit_survival",
-    "user_message",
-    "tool_result",
-    "thumbs",
-    "interrupted",
-    "outcome",
-    "feedback",
-    "completion_shown",
-    "completion_accepted",
-    "completion_rejected",
-    "session_closed",
-)
 
 EventType = Literal[
     "edit_applied",
@@ -47,6 +30,7 @@ EventType = Literal[
     "completion_rejected",
     "session_closed",
 ]
+EVENT_TYPES: tuple[str, ...] = get_args(EventType)
 
 GROUP = "group"  # the feature that names the task of which several rollouts were asked for
 POPULATION = "population"  # the feature that names it; fixed by the API key
