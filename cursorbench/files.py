@@ -1,10 +1,11 @@
-"""Files that others find whole: the old one or the new one, whoever is killed while it is written.
+"""Files that others find whole, old or new, whoever is killed while they are written; a file's digest.
 
 Not for: folders, several files at once, what is appended to.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -48,3 +49,9 @@ def sync(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def sha256_of(path: Path) -> str:
+    """sha256 (hex) of a file, piece by piece: it may be larger than the memory."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -8,7 +8,6 @@ Not here: training, serving. Heavy imports happen inside the functions.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -17,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from cursorbench.files import sha256_of
 from cursorbench.pretrained import ALONE
 from stages.delta import SUFFIX as DELTA
 from stages.errors import DependencyDownError, InputMissingError, IntegrityError, UsageError
@@ -71,7 +71,7 @@ def tokenizer_digest(folder: Path) -> str:
         raise InputMissingError(
             f"{folder} has no {TOKENIZER_FILE}", hint="save the tokenizer in its fast format"
         )
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return sha256_of(path)
 
 
 def weight_files(folder: Path) -> list[Path]:

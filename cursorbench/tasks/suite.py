@@ -21,6 +21,7 @@ from typing import Self
 import tomli_w
 
 from cursorbench.errors import InputMissingError, IntegrityError, RtrlError, UsageError
+from cursorbench.files import sha256_of
 from cursorbench.tasks import bundle, folder, settings
 from cursorbench.tasks.settings import Invalid
 from cursorbench.tasks.task import Split, Task
@@ -156,7 +157,7 @@ def digest(task: Task) -> str:
     for path in folder.walk(task.folder):
         name = path.relative_to(task.folder).as_posix()
         if name not in _NOT_COMPARED:
-            parts.append(f"{name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}")
+            parts.append(f"{name}\0{sha256_of(path)}")
     return _sha256(parts)
 
 

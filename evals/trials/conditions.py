@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import cursorbench
+from cursorbench.files import sha256_of
 from cursorbench.harness.agent import AgentConfig
 
 _ROOT = Path(cursorbench.__file__).parent
@@ -75,7 +76,7 @@ def _packages(venv: Path) -> list[list[str]]:
 
 
 def _of_file(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    return sha256_of(path) if path.is_file() else ""
 
 
 def engine(base_url: str, model: str, checkpoint: str, temperature: float | None) -> str:

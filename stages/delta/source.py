@@ -7,22 +7,16 @@ shorter there counts as far as it goes.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from cursorbench.files import sha256_of
 from stages.delta import blocks
 from stages.delta.file import Block, DeltaFile
 from stages.delta.layout import Tensor, read_layout
 from stages.delta.pieces import Pieces
 from stages.errors import IntegrityError
-
-
-def sha256(path: Path) -> str:
-    """sha256 (hex) of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class Weights(Protocol):
@@ -51,7 +45,7 @@ class WholeWeights:
         for path in paths:
             pieces = Pieces(path)
             self._tensors |= {tensor.name: (pieces, tensor) for tensor in read_layout(path).tensors}
-        self.digests = digests or {path.name: sha256(path) for path in paths}
+        self.digests = digests or {path.name: sha256_of(path) for path in paths}
 
     def read(self, name: str, dtype: str, begin: int, end: int) -> bytes:
         """See `Weights`."""

@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cursorbench.files import sha256_of
 from stages.errors import InputMissingError, RtrlError
 from stages.eval.config import EvalConfig
-from stages.eval.own_tasks import digests, file_digest
+from stages.eval.own_tasks import digests
 from stages.identity import code_version
 from stages.registry.canonical import digest
 from stages.stage import Artifact
@@ -178,6 +179,6 @@ def stands_in(row: Mapping[str, Any], checkpoint: str) -> bool:
 
 def _digest_of_probes(file: Path) -> str:
     try:
-        return file_digest(file)
+        return sha256_of(file)
     except OSError as error:
         raise InputMissingError(f"eval.probes: {file}: {error.strerror}") from error

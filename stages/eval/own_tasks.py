@@ -8,11 +8,11 @@ is in them (`evals/suites/lm_eval_task.py`), documents from elsewhere.
 from __future__ import annotations
 
 import glob
-import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from cursorbench.files import sha256_of
 from stages.errors import UsageError
 
 
@@ -34,13 +34,7 @@ def digests(folder: Path) -> dict[str, str]:
         str(file) for place in places for file in _files(place) if not any(map(file.is_relative_to, inside))
     }
     every = own | {name: Path(name) for name in named}
-    return {name: file_digest(path) for name, path in sorted(every.items())}
-
-
-def file_digest(path: Path) -> str:
-    """`sha256` of a file, piece by piece: documents may be larger than the memory."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return {name: sha256_of(path) for name, path in sorted(every.items())}
 
 
 def _files(place: Path) -> list[Path]:

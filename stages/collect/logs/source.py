@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from cursorbench.files import sha256_of
 from cursorbench.sessions import entire_branch, git_ai, kinds
 from cursorbench.sessions.git_environment import only_reading
 from cursorbench.sessions.items import Item, Place, Quarantined, Read
@@ -91,8 +92,7 @@ class Source:
         digest, files, size = hashlib.sha256(), 0, 0
         for path in self._files():
             try:
-                with path.open("rb") as file:
-                    part = hashlib.file_digest(file, "sha256").hexdigest()
+                part = sha256_of(path)
                 size += path.stat().st_size
             except OSError as error:
                 part = f"cannot be read: {error.strerror}"
@@ -229,7 +229,7 @@ class _Copies:
 
     def __init__(self) -> None:
         self._by_size: dict[int, list[Path]] = {}
-        self._known: set[bytes] = set()
+        self._known: set[str] = set()
 
     def again(self, path: Path) -> bool:
         """Whether a file with these bytes came before."""
@@ -239,8 +239,8 @@ class _Copies:
             if len(alike) == 1:
                 return False
             if len(alike) == 2:
-                self._known.add(_digest(alike[0]))
-            digest = _digest(path)
+                self._known.add(sha256_of(alike[0]))
+            digest = sha256_of(path)
             known = digest in self._known
             self._known.add(digest)
             return known
@@ -254,11 +254,6 @@ def _kind_of(path: Path) -> str | None:
         return kinds.kind_of(path)
     except OSError:
         return None
-
-
-def _digest(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
 
 
 def _from_repository(kind: str, read: Any, path: Path, seen: Seen) -> Iterator[tuple[str, Read]]:
