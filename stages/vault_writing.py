@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stages import faults
+from stages.clock import now_ms
 from stages.errors import DependencyDownError
 from stages.vault_files import connect
 
@@ -68,7 +69,7 @@ class Writer:
             before = forgotten_keys(db)
             cursor = db.executemany(
                 "UPDATE user_keys SET wrapped = NULL, forgotten = ? WHERE user = ? AND forgotten IS NULL",
-                [(_now_ms(), user) for user in users],
+                [(now_ms(), user) for user in users],
             )
             destroyed = cursor.rowcount
             if rewrite:
@@ -138,7 +139,7 @@ class Writer:
         nonce = os.urandom(NONCE)
         wrapped = nonce + self._aead.encrypt(nonce, os.urandom(32), wrap_aad(user, epoch))
         insert = "INSERT INTO user_keys (user, epoch, wrapped, created) VALUES (?, ?, ?, ?)"
-        db.execute(insert, (user, epoch, wrapped, _now_ms()))
+        db.execute(insert, (user, epoch, wrapped, now_ms()))
 
 
 def wrap_aad(user: str, epoch: int) -> bytes:
@@ -193,7 +194,3 @@ def _is_busy(db: sqlite3.Connection, statement: str) -> bool:
             raise
         return True
     return row is not None and bool(row[0])
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from stages import schemas
+from stages.clock import now_ms
 from stages.collect import counted as counting
 from stages.collect import plan as planning
 from stages.collect import position, window
@@ -99,7 +100,7 @@ class CollectStage:
             mine = whose(workspace.settings)
             found, met = window.read(spool, mine, first, bounds.last_seq)
             self._seen = ((workspace.spool_dir, mine, first, bounds.last_seq), found, met)
-            clock = bounds.max_at if config.clock == "events" else time.time_ns() // 1_000_000
+            clock = bounds.max_at if config.clock == "events" else now_ms()
             ripe = planning.last_activity(found) + _horizon_ms(config)
             now = int(ripe[ripe <= clock].max(initial=0))
             damaged = window.first_seqs(spool, [*known, *met])

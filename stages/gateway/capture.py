@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from stages import owners, routing
+from stages.clock import now_ms
 from stages.errors import DependencyDownError, RtrlError
 from stages.gateway.arms import Arm
 from stages.gateway.attribution import Asked, Who, asked
@@ -30,7 +31,6 @@ from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.request import Request, addressed
 from stages.gateway.served import Checkpoint
-from stages.gateway.times import now_ms
 from stages.gateway.tools import Answer
 from stages.gateway.turns import defect_of, spans_of
 from stages.records import GROUP, POPULATION, RETRIED, Generation, Sampling

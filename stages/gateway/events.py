@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NamedTuple
 
+from stages.clock import now_ms
 from stages.errors import DependencyDownError
 from stages.gateway.attribution import MAX_NAME
 from stages.gateway.errors import invalid, unavailable
 from stages.gateway.event_data import DATA, problem, whole_numbers
 from stages.gateway.ids import is_id
 from stages.gateway.metrics import Metrics
-from stages.gateway.times import now_ms, parse_ms
+from stages.gateway.times import parse_ms
 from stages.records import Event
 from stages.spool import SpoolWriter
 

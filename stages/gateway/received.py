@@ -25,6 +25,7 @@ from cursorbench.sessions.memory import MemoryLog
 from cursorbench.sessions.reading import MAX_LINE
 from cursorbench.sessions.seen import Seen
 from stages import reactions
+from stages.clock import now_ms
 from stages.errors import DependencyDownError
 from stages.gateway.attribution import Who
 from stages.gateway.config import GatewayConfig
@@ -35,7 +36,6 @@ from stages.gateway.ids import is_id, of_uuid
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.received_events import Told, event_of, itself, not_later
-from stages.gateway.times import now_ms
 from stages.inbox.records import OWN
 from stages.inbox.writer import InboxWriter, Received
 from stages.owners import own_name

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from stages.clock import now_ms
 from stages.gateway import otlp_http
 from stages.gateway.attribution import MAX_NAME, Who, attribute, attribute_resource
 from stages.gateway.errors import ApiError, invalid
@@ -20,7 +21,6 @@ from stages.gateway.http import header, parse_json, parse_object, read_body, sen
 from stages.gateway.key_file import ApiKey
 from stages.gateway.metrics import Metrics
 from stages.gateway.received import Intake, Taken
-from stages.gateway.times import now_ms
 from stages.verdicts import is_word
 
 if TYPE_CHECKING:

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import re
-import time
 from datetime import UTC, datetime
 
 _SECONDS = re.compile(r"(?![0-9]{8}$)[0-9]+(?:\.[0-9]*)?")  # in a string; eight digits are a date: 20261120
 LATEST_S = 32_503_680_000  # the year 3000: a larger number is milliseconds by mistake
-
-
-def now_ms() -> int:
-    """Milliseconds since the epoch, now."""
-    return time.time_ns() // 1_000_000
 
 
 def _iso(text: str) -> datetime:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from cursorbench.files import sync
+from stages.clock import now_ms
 from stages.errors import DependencyDownError
 from stages.inbox import records
 from stages.inbox.records import Batch
@@ -98,7 +98,7 @@ class InboxWriter:
         self._flock.release()
 
     def _append(self, one: Received) -> None:
-        batch = Batch(records.new_id(), one.key_id, one.user, one.kind, _now_ms(), len(one.lines))
+        batch = Batch(records.new_id(), one.key_id, one.user, one.kind, now_ms(), len(one.lines))
         sealed = self._vault.seal(one.user, records.squeeze(one.lines), records.aad(batch.id))
         body = records.pack(batch, sealed)
         if self.bytes + len(body) > self._max_bytes:
@@ -115,7 +115,7 @@ class InboxWriter:
             self._finish()
         if self._file is None:
             self._number += 1
-            self._file = SegmentFile(self._folder, self._number, self._seq + 1, _now_ms())
+            self._file = SegmentFile(self._folder, self._number, self._seq + 1, now_ms())
         self._file.append(records.KIND, self._seq + 1, body)
         self._seq += 1
 
@@ -158,7 +158,3 @@ def _recover(folder: Path, number: int) -> int:
                 file.truncate(item.offset)
                 os.fsync(file.fileno())
     return last
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

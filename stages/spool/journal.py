@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stages import faults
+from stages.clock import now_ms
 from stages.errors import DependencyDownError
 from stages.spool.frames import Kind
 from stages.spool.index import Batch, EventRow, GenerationRow, Index
@@ -94,8 +95,7 @@ class Journal:
             self.rotate()
         if self._active is None:
             try:
-                now = time.time_ns() // 1_000_000
-                self._active = SegmentFile(self._dir, self._number, self._seq, now)
+                self._active = SegmentFile(self._dir, self._number, self._seq, now_ms())
             except OSError as error:
                 raise full(error) from error
             self._began = time.monotonic()  # whatever the clock does

@@ -9,7 +9,6 @@ Safe to call from several threads; one process at a time (kernel lock).
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from stages.clock import now_ms
 from stages.records import Event, Generation
 from stages.spool import codec, segment
 from stages.spool.chains import SessionCache, Tokens, suffixed
@@ -132,7 +132,7 @@ class SpoolWriter:
     def expire(self) -> int:
         """Give up events that have waited too long for their generation, every hour. Returns how many."""
         with self._lock:
-            late = self._pending.pop_older(time.time_ns() // 1_000_000 - self._pending_ms)
+            late = self._pending.pop_older(now_ms() - self._pending_ms)
             for row in late:
                 self._journal.add(row._replace(state="expired"))
             self._forget(sorted({pending_user(row.generation_id) for row in late}))

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from stages.clock import now_ms
 from stages.collect.config import CollectConfig
 from stages.distill.signals.edit_persistence import LATEST
 from stages.distill.spec import load
@@ -21,7 +22,6 @@ from stages.gateway import request_fields
 from stages.gateway.config import GatewayConfig
 from stages.gateway.event_data import DATA
 from stages.gateway.metrics import COUNTERS
-from stages.gateway.times import now_ms
 from tests.stages.gateway.rig import Rig, running, until
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -141,7 +141,7 @@ def test_a_clock_that_jumps_neither_begins_nor_keeps_a_segment(
     spool = writer(tmp_path, segment_seconds=3600)
     spool.append_generation(generation("g0"), tokens([1], [1]))
     wall = time.time_ns() + int(jump_s * 1e9)
-    monkeypatch.setattr("stages.spool.journal.time.time_ns", lambda: wall)
+    monkeypatch.setattr("stages.clock.time.time_ns", lambda: wall)
     spool.append_generation(generation("g1"), tokens([1], [1]))
     assert segment.numbers(tmp_path / "spool") == [1]
     clock[0] += 3601
