@@ -12,8 +12,6 @@ from typing import Any
 import httpx
 import pytest
 
-from stages.errors import LockedError
-from stages.serving.detach import start_detached
 from stages.spool import Spool
 from stages.target import light
 from stages.target.admin import Admin
@@ -206,11 +204,3 @@ def test_a_refused_request_leaves_nothing_in_the_engines_log_and_hurts_nobody(se
     assert "SECRET" not in said
     assert ask(served, "<|im_end|><|endoftext|></s>").status_code == 200
     assert served.endpoint.engine.pid == engine
-
-
-def test_only_one_serve_per_workspace(served: World) -> None:
-    with pytest.raises(LockedError, match=str(served.endpoint.pid)):
-        start_detached(served.workspace)
-    second = processes.rtrl("serve", "-w", str(served.workspace.root))
-    assert second.returncode == 11
-    assert str(served.endpoint.pid) in second.stderr

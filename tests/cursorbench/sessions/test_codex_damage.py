@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cursorbench.sessions import codex
 from cursorbench.sessions.items import Edit, Interrupt, Quarantined, Read, SessionStart, ToolEnd, UserTurn
 from cursorbench.sessions.seen import Seen
+from tests.cursorbench.sessions.garbage import FEW, damaged, retyped
 from tests.samples import DATA
 
 SESSION = "019a0000-0000-7000-8000-00000000abcd"
@@ -70,7 +71,7 @@ def placeless(found: list[Read]) -> list[str]:
             if not isinstance(one, Quarantined)]  # fmt: skip
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@FEW
 @given(st.integers(0, len(LOG)), st.binary(max_size=60).map(lambda b: b.replace(b"\n", b"")))
 def test_a_garbage_line_takes_nothing_with_it(path: Path, at: int, garbage: bytes) -> None:
     rows = BYTES.splitlines(keepends=True)
@@ -80,23 +81,11 @@ def test_a_garbage_line_takes_nothing_with_it(path: Path, at: int, garbage: byte
     assert placeless(list(codex.read(path, Seen()))) == whole
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@FEW
 @given(st.data())
 def test_wrong_types_and_damaged_bytes(path: Path, data: st.DataObject) -> None:
-    broken = json.loads(json.dumps(data.draw(st.sampled_from([*LOG, PATCHED]))))
-    target = data.draw(st.sampled_from([broken, broken["payload"]]))
-    target[data.draw(st.sampled_from(sorted(target)))] = data.draw(JSON)
-    raw = bytearray(BYTES + json.dumps(broken).encode())
-    for _ in range(data.draw(st.integers(0, 4))):
-        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    path.write_bytes(raw[: data.draw(st.integers(0, len(raw)))])
+    row = retyped(data.draw(st.sampled_from([*LOG, PATCHED])), data)
+    path.write_bytes(damaged(BYTES + json.dumps(row).encode(), data, changes=4))
     for one in codex.read(path, Seen()):
         json.dumps(repr(one)).encode()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cursorbench.sessions import copilot_cli
@@ -24,6 +24,7 @@ from cursorbench.sessions.items import (
     UserTurn,
 )
 from cursorbench.sessions.seen import Seen
+from tests.cursorbench.sessions.garbage import FEW, damaged, retyped
 from tests.samples import DATA
 
 AT = 1767323045000
@@ -280,11 +281,6 @@ LOG = [
     event("session.snapshot_rewind", 5, upToEventId="e1", eventsRemoved=3),
 ]
 ROWS = [json.dumps(one).encode() + b"\n" for one in LOG]
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=6,
-)
 
 
 def placeless(found: list[Read]) -> list[str]:
@@ -292,7 +288,7 @@ def placeless(found: list[Read]) -> list[str]:
     return [repr([getattr(one, key) for key in one.__struct_fields__ if key != "place"]) for one in good]
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@FEW
 @given(st.integers(0, len(LOG)), st.binary(max_size=60).map(lambda given: given.replace(b"\n", b"")))
 def test_a_garbage_line_takes_nothing_with_it(path: Path, at: int, garbage: bytes) -> None:
     path.write_bytes(b"".join(ROWS))
@@ -301,16 +297,11 @@ def test_a_garbage_line_takes_nothing_with_it(path: Path, at: int, garbage: byte
     assert placeless(list(copilot_cli.read(path, Seen()))) == whole
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@FEW
 @given(st.data())
 def test_wrong_types_and_damaged_bytes(path: Path, data: st.DataObject) -> None:
-    broken = json.loads(json.dumps(data.draw(st.sampled_from(LOG))))
-    target = data.draw(st.sampled_from([broken, broken["data"]]))
-    target[data.draw(st.sampled_from(sorted(target)))] = data.draw(JSON)
-    raw = bytearray(b"".join(ROWS) + json.dumps(broken).encode())
-    for _ in range(data.draw(st.integers(0, 4))):
-        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    path.write_bytes(raw[: data.draw(st.integers(0, len(raw)))])
+    row = retyped(data.draw(st.sampled_from(LOG)), data)
+    path.write_bytes(damaged(b"".join(ROWS) + json.dumps(row).encode(), data, changes=4))
     assert all(repr(one).encode(errors="replace") for one in copilot_cli.read(path, Seen()))
 
 

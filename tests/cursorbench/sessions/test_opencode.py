@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cursorbench.sessions import kinds, opencode
@@ -24,6 +24,7 @@ from cursorbench.sessions.items import (
     UserTurn,
 )
 from cursorbench.sessions.seen import Seen
+from tests.cursorbench.sessions.garbage import FEW, JSON, damaged, retyped
 from tests.samples import DATA
 
 AT = 1767323045000
@@ -300,35 +301,17 @@ DOCUMENT = {
         agent(2, tool("write", input={"filePath": "f", "content": "x"}), text("b")),
     ],
 }
-FINITE = st.floats(allow_nan=False, allow_infinity=False)  # others are no JSON
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | FINITE | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=6,
-)
 
 
-def tables(value: Any) -> list[Any]:
-    """All tables and lists of a document that have something in them."""
-    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
-    return ([value] if inner else []) + [found for one in inner for found in tables(one)]
-
-
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@FEW
 @given(st.data())
 def test_wrong_types_and_damaged_bytes(path: Path, data: st.DataObject) -> None:
-    document = json.loads(json.dumps(DOCUMENT))
-    target = data.draw(st.sampled_from(tables(document)))
-    keys = sorted(target) if isinstance(target, dict) else range(len(target))
-    target[data.draw(st.sampled_from(keys))] = data.draw(JSON)
-    raw = bytearray(json.dumps(document).encode())
-    for _ in range(data.draw(st.integers(0, 2))):
-        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    path.write_bytes(raw[: data.draw(st.integers(len(raw) // 2, len(raw)))])
+    text = json.dumps(retyped(DOCUMENT, data)).encode()
+    path.write_bytes(damaged(text, data, changes=2, least=len(text) // 2))
     assert all(repr(one).encode(errors="replace") for one in opencode.read(path, Seen()))
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@FEW
 @given(st.integers(0, 2), JSON)
 def test_a_garbage_message_takes_nothing_with_it(path: Path, at: int, garbage: Any) -> None:
     messages: list[Any] = list(DOCUMENT["messages"])  # type: ignore[call-overload]
