@@ -17,7 +17,7 @@ from evals.cases import Arm, Metric, Paired, refuse_out_of_bounds
 from evals.comparison import Comparison
 from evals.stats import power
 from evals.stats.clusters import ClusterSums
-from evals.stats.intervals import Estimate, clustered
+from evals.stats.intervals import Estimate, clustered, finite
 from evals.stats.paired import Columns, paired_sums, sampling_variance
 from evals.stats.sequential import ONCE, Look
 from evals.stats.sparse import aligned, with_few
@@ -148,9 +148,9 @@ def criterion(
         gain=data.mean,
         se=known.data.se if known.decidable else None,
         alpha=alpha,
-        low=_finite(test.interval[0]),
-        high=_finite(test.interval[1]),
-        bound=_finite(test.bound),
+        low=finite(test.interval[0]),
+        high=finite(test.interval[1]),
+        bound=finite(test.bound),
         p_noninferior=test.p_noninferior,
         p_regressed=test.p_regressed,
         p_holm=None,
@@ -263,7 +263,3 @@ def _identical_passes(data: ClusterSums, metric: Metric, alpha: float) -> bool:
 
 def _end(value: float | None) -> str:
     return "unknown" if value is None else f"{value:+.4g}"
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -189,6 +189,11 @@ def pairs(items: Mapping[str, object]) -> str:
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in items.items())
 
 
+def number(value: float | None) -> str:
+    """Three digits behind the point; `-` where there is none."""
+    return "-" if value is None else f"{value:.3f}"
+
+
 def size(count: float) -> str:
     """Bytes for people: `1.4 MB`."""
     for unit in ("B", "kB", "MB", "GB"):

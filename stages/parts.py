@@ -108,16 +108,16 @@ def _calls(table: pa.Table, ids: pa.Array, lost: pa.Array, kept: pa.Array | None
     """Columns of the calls of these episodes, in capture order."""
     episode = _place(table["episode"], ids)
     place = _place(table["id"], lost) + 1
-    tokens = _floats(table["output_tokens"])
+    tokens = floats(table["output_tokens"])
     told = tokens > 0
     # what came without a token, nobody knows what it was; and a call that was cut is broken by that
     whole = told & (_place(table["finish_reason"], pa.array(CUT)) < 0)
-    calls = np.nan_to_num(_floats(pc.list_value_length(table["tool_calls"])))
+    calls = np.nan_to_num(floats(pc.list_value_length(table["tool_calls"])))
     columns = {
         "episode": episode,
         "place": place,
         "turn_tokens": np.where(told, tokens, np.nan),
-        "turn_invalid_calls": np.where(whole, _floats(table["invalid_tool_calls"]), np.nan),
+        "turn_invalid_calls": np.where(whole, floats(table["invalid_tool_calls"]), np.nan),
         "turn_calls": np.where(whole, calls, np.nan),
         "turns_before": _before(episode),
     }
@@ -137,8 +137,9 @@ def _before(episode: Floats) -> Floats:
 
 def _place(names: pa.ChunkedArray, among: pa.Array) -> Floats:
     """The place of each name, -1 where it has none."""
-    return _floats(pc.fill_null(pc.index_in(names, value_set=among), -1))
+    return floats(pc.fill_null(pc.index_in(names, value_set=among), -1))
 
 
-def _floats(column: Any) -> Floats:
+def floats(column: Any) -> Floats:
+    """The values of a column of numbers; null becomes nan."""
     return np.asarray(column.to_numpy(), dtype=np.float64)

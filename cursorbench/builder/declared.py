@@ -14,13 +14,11 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cursorbench.sessions.reading import table_of
+from cursorbench.tasks.venv import normal
+
 _NODES = 20_000  # of an expression, names followed
 _TEXTS = ("name", "version")  # of the keywords of `setup`
-
-
-def normal(name: str) -> str:
-    """A distribution's name as all spellings of it are compared."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def toml(text: str) -> dict[str, Any]:
@@ -208,8 +206,3 @@ def rows_of(text: str) -> list[str]:
 def texts_of(value: object) -> tuple[str, ...]:
     """The texts of a list; none when it is no list."""
     return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list | tuple) else ()
-
-
-def table_of(value: object) -> dict[str, Any]:
-    """A table; empty when it is none."""
-    return value if isinstance(value, dict) else {}

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cursorbench.builder.cut import FutureLeftError
-from cursorbench.builder.declared import normal
 from cursorbench.builder.project import Project
 from cursorbench.errors import SandboxError
 from cursorbench.sandbox.protocol import Sandbox
+from cursorbench.tasks.venv import normal
 
 _ASK = (
     "import importlib.util as u, json, sys\n"

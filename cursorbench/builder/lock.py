@@ -20,9 +20,9 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cursorbench.builder.declared import normal
 from cursorbench.builder.project import Project, requirement_name
 from cursorbench.errors import DependencyDownError, UsageError
+from cursorbench.tasks.venv import normal
 
 AUTO = "auto"
 _FOR_TESTS = re.compile(r"tests?|testing|tests?-.*|.*-tests?|dev|develop(ment)?|all|ci")

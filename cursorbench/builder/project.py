@@ -11,17 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cursorbench.builder.declared import (
-    normal,
-    of_setup_cfg,
-    of_setup_py,
-    of_tox,
-    table_of,
-    texts_of,
-    toml,
-)
+from cursorbench.builder.declared import of_setup_cfg, of_setup_py, of_tox, texts_of, toml
 from cursorbench.builder.tool_tables import of_document
 from cursorbench.history.repository import FILES, Repository
+from cursorbench.sessions.reading import table_of
+from cursorbench.tasks.venv import normal
 
 _FILES_OF_REQUIREMENTS = re.compile(
     r"(dev-?|test-?)?requirements([-_](dev|tests?|testing))?\.txt|requirements/(base|main|dev|tests?|testing)\.txt"

@@ -10,7 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from cursorbench.builder.declared import groups_of, normal, of_pyproject, table_of, texts_of
+from cursorbench.builder.declared import groups_of, of_pyproject, texts_of
+from cursorbench.sessions.reading import table_of
+from cursorbench.tasks.venv import normal
 
 Groups = dict[str, tuple[str, ...]]
 _CLAUSE = re.compile(r"(\^|~=|~|[<>=!]?=|[<>])?\s*v?(\d[\w.!+-]*?(?:\.\*)?(?=[\s,]|$)|\*)")

@@ -126,11 +126,12 @@ def locked(text: str, where: Path) -> dict[str, str]:
             )
         if ";" in line:
             continue  # for some machines only: pip decides
-        pins[_normal(found[1])] = found[2]
+        pins[normal(found[1])] = found[2]
     return pins
 
 
-def _normal(name: str) -> str:
+def normal(name: str) -> str:
+    """A distribution's name as all spellings of it are compared."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -146,7 +147,7 @@ def _make(folder: Path, python: Interpreter, lock: Path, pins: Mapping[str, str]
         options = ["-q", "--no-input", "--disable-pip-version-check", "--no-cache-dir"]
         _run([*pip, "install", *options, "--no-deps", "--require-hashes", "-r", str(lock)], lock)
     said = json.loads(_run([program, "-I", "-c", _LIST], lock))
-    have = {_normal(name): version for name, version in said.items()}
+    have = {normal(name): version for name, version in said.items()}
     wrong = [f"{name}=={pin}" for name, pin in pins.items() if have.get(name) != pin]
     if wrong:
         raise IntegrityError(f"{lock}: installed is not what it names: {', '.join(sorted(wrong)[:3])}")

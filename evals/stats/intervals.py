@@ -65,7 +65,7 @@ def clustered(
     low, high = Inference(data, bounds).interval(level)
     if bounds is not None:
         low, high = max(low, bounds[0]), min(high, bounds[1])
-    return Estimate(data.mean, _finite(low), _finite(high), used, data.clusters)
+    return Estimate(data.mean, finite(low), finite(high), used, data.clusters)
 
 
 def proportion(successes: int, trials: int, level: float = 0.95) -> tuple[float, float]:
@@ -78,5 +78,6 @@ def proportion(successes: int, trials: int, level: float = 0.95) -> tuple[float,
     return float(interval.low), float(interval.high)
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """The number for a record that people read; None for one that is infinite or none."""
     return value if np.isfinite(value) else None

@@ -13,7 +13,7 @@ import typer
 
 from cursorbench.errors import DependencyDownError, InputMissingError, IntegrityError, RtrlError, UsageError
 from rtrl_cli import options
-from rtrl_cli.output import make_progress, message, pairs, show, table
+from rtrl_cli.output import make_progress, message, number, pairs, show, table
 from rtrl_cli.stage import open_store
 from stages.who import who
 
@@ -184,7 +184,7 @@ def benefit_text(data: Mapping[str, Any]) -> str:
         "sample ratio": f"p = {data['sample_ratio_p']:.3g}",
     }
     keys = ("holdback", "live", "gain", "at_least", "at_most")
-    rows = [(name, *(_number(each[key]) for key in keys)) for name, each in data["metrics"].items()]
+    rows = [(name, *(number(each[key]) for key in keys)) for name, each in data["metrics"].items()]
     told = table(("METRIC", "HELD BACK", "LIVE", "GAIN", "AT LEAST", "AT MOST"), rows)
     return f"{pairs(head)}\n\n{told}\n\n{data['reason']}"
 
@@ -229,10 +229,6 @@ def _row(name: str, each: Mapping[str, Any]) -> tuple[str, ...]:
     bounds = ("harm_bound", "promote_bound", "margin")
     return (
         name,
-        *(_number(each[key]) for key in ("live", "canary", "difference")),
-        *(_number(each.get(key)) for key in bounds),
+        *(number(each[key]) for key in ("live", "canary", "difference")),
+        *(number(each.get(key)) for key in bounds),
     )
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rtrl_cli import options
-from rtrl_cli.output import envelope, make_progress, pairs, show, table
+from rtrl_cli.output import envelope, make_progress, number, pairs, show, table
 
 if TYPE_CHECKING:
     from evals.population.simulate import Summary
@@ -82,7 +82,7 @@ def _text(summary: Summary, metrics: dict[str, Any], seconds: float) -> str:
             *(
                 ("-",) * 3
                 if found.value is None
-                else (f"{found.value:.3f}", _end(found.low), _end(found.high))
+                else (f"{found.value:.3f}", number(found.low), number(found.high))
             ),
         )
         for name, found in summary.figures.items()
@@ -94,7 +94,3 @@ def _text(summary: Summary, metrics: dict[str, Any], seconds: float) -> str:
         "took": f"{seconds:.1f} s",
     }
     return table(("", "value", "low", "high"), rows) + "\n\n" + pairs(facts)
-
-
-def _end(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"

@@ -15,8 +15,9 @@ from typing import Any
 from evals.ab.arms import Users, difference
 from evals.ab.decision import sequence_width
 from evals.ab.sample_ratio import sample_ratio
+from evals.stats.intervals import finite
 from stages.ab.config import METRICS, AbConfig
-from stages.ab.look import fix_planned, number
+from stages.ab.look import fix_planned
 from stages.ab.observe import ArmSeen, observe_holdback
 from stages.ab.past import enough
 from stages.errors import InputMissingError
@@ -91,15 +92,15 @@ def _row(
     known = min(found.users) >= config.min_users and planned > 0 and found.information > 0
     width = sequence_width(found, planned, level) if known else None
     return {
-        "holdback": number(found.control),
-        "live": number(found.treated),
-        "gain": number(gain),
+        "holdback": finite(found.control),
+        "live": finite(found.treated),
+        "gain": finite(gain),
         "at_least": None if width is None else gain - width,
         "at_most": None if width is None else gain + width,
-        "standard_error": number(found.standard_error),
-        "cautious_error": number(found.cautious_error),
-        "freedom": number(found.freedom),
-        "variance_left": number(found.variance_left),
+        "standard_error": finite(found.standard_error),
+        "cautious_error": finite(found.cautious_error),
+        "freedom": finite(found.freedom),
+        "variance_left": finite(found.variance_left),
         "users": list(found.users),
     }
 

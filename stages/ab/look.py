@@ -13,7 +13,6 @@ assigned. Not here: the statistics (`evals/ab/`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from typing import Any, Literal
 
 from evals.ab.arms import Difference, Users, difference
 from evals.ab.decision import AbMetric, AbMetricLook, AbRules, Action, Look, look, planned_information
+from evals.stats.intervals import finite
 from stages.ab.config import GUARDS, METRICS, AbConfig
 from stages.ab.ended import no_canary
 from stages.ab.observe import ArmSeen, observe
@@ -184,11 +184,11 @@ def _row(found: Difference, each: AbMetricLook) -> dict[str, Any]:
     return _plain(found) | {
         "harm": each.metric.harm,
         "margin": each.metric.margin,
-        "gain": number(each.gain),
-        "cautious_error": number(found.cautious_error),
-        "freedom": number(found.freedom),
-        "harm_bound": number(each.harm_bound),
-        "promote_bound": number(each.promote_bound),
+        "gain": finite(each.gain),
+        "cautious_error": finite(found.cautious_error),
+        "freedom": finite(found.freedom),
+        "harm_bound": finite(each.harm_bound),
+        "promote_bound": finite(each.promote_bound),
         "alike": each.alike,
         "promote": None if each.promoted is None else _once(each),
     }
@@ -199,22 +199,18 @@ def _once(each: AbMetricLook) -> dict[str, Any]:
     once = each.promoted
     assert once is not None
     return {
-        "gain": number(each.metric.sign * once.value),
-        "standard_error": number(once.cautious_error),
-        "freedom": number(once.freedom),
+        "gain": finite(each.metric.sign * once.value),
+        "standard_error": finite(once.cautious_error),
+        "freedom": finite(once.freedom),
     }
 
 
 def _plain(found: Difference) -> dict[str, Any]:
     return {
-        "live": number(found.control),
-        "canary": number(found.treated),
-        "difference": number(found.value),
-        "standard_error": number(found.standard_error),
-        "variance_left": number(found.variance_left),
+        "live": finite(found.control),
+        "canary": finite(found.treated),
+        "difference": finite(found.value),
+        "standard_error": finite(found.standard_error),
+        "variance_left": finite(found.variance_left),
         "users": list(found.users),
     }
-
-
-def number(value: float) -> float | None:
-    return value if math.isfinite(value) else None

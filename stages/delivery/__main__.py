@@ -33,6 +33,7 @@ from stages.gateway.http import (
     Receive,
     Scope,
     Send,
+    answer_lifespan,
     header,
     parse_object,
     read_body,
@@ -56,7 +57,7 @@ class Helper:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         if scope["type"] != "http":
-            await _lifespan(receive, send)
+            await answer_lifespan(receive, send)
             return
         try:
             await self._route(scope, receive, send)
@@ -97,14 +98,6 @@ class Helper:
             await send_json(send, 200, told)
         else:
             raise ApiError(404, "invalid_request_error", "not_found", "there is no such route")
-
-
-async def _lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        message = await receive()
-        await send({"type": message["type"] + ".complete"})
-        if message["type"] == "lifespan.shutdown":
-            return
 
 
 def main() -> int:

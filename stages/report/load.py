@@ -18,6 +18,7 @@ from stages import schemas, tables
 from stages.collect.logs.clock import ZONELESS
 from stages.errors import InputMissingError, IntegrityError
 from stages.forget.since import lost
+from stages.parts import floats
 from stages.report.episodes import (
     CALLS,
     LABELS,
@@ -160,7 +161,7 @@ def _episodes(table: pa.Table, users: Labels) -> Episodes:
         user=users.codes,
         session=_codes(table["session"]).codes,
         at=told_times(table["at"].to_numpy()),
-        values={name: _floats(table[name]) for name in (*SIGNALS, *later, "reward", CALLS, TOLD_CALLS, *own)},
+        values={name: floats(table[name]) for name in (*SIGNALS, *later, "reward", CALLS, TOLD_CALLS, *own)},
         labels={name: _codes(table[name]) for name in LABELS},
         own=own,
     )
@@ -203,10 +204,6 @@ def _untold(calls: pa.ChunkedArray) -> Floats:
 def _interactions_ref(store: Store, experience: Artifact) -> str:
     found = [store.artifact(digest) for digest in experience.meta.get("interactions", ())]
     return next((one.ref for one in found if one is not None), "interactions@vN")
-
-
-def _floats(column: pa.ChunkedArray) -> Floats:
-    return np.asarray(column.to_numpy(), dtype=np.float64)  # null becomes nan
 
 
 def _codes(column: pa.ChunkedArray) -> Labels:

@@ -29,6 +29,7 @@ from scipy import stats
 
 from evals.stats.clusters import cluster_sums
 from evals.stats.inference import Inference
+from evals.stats.intervals import finite
 
 ALPHA = 0.01  # of each end of each interval
 FEWEST_USERS = 8  # for an interval of users
@@ -172,15 +173,11 @@ def _paired(
         float(live.mean()),
         float(candidate.mean()),
         difference,
-        _finite(low),
-        _finite(high),
+        finite(low),
+        finite(high),
         tolerated,
         failed,
     )
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _words(figure: Figure) -> str:
