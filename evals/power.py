@@ -122,12 +122,20 @@ def _tested(
         for sums in cluster_totals(candidate - live, tasks.sizes):
             one = Comparison(ClusterSums(sums, sizes), metric, alpha)
             found.append((one.p_noninferior, one.p_regressed))
-        left, right = candidate.mean(axis=1), live.mean(axis=1)
-        se = np.sqrt((left * (1 - left) + right * (1 - right)) / (tasks.count * tasks.attempts))
-        se = np.maximum(se, 1e-12)  # all done in both, or nothing
-        naive.append((left - right) / se)
-        clear.append((left - right + metric.margin) / se)
+        naive.append(naive_z(candidate, live, tasks.attempts))
+        clear.append(naive_z(candidate, live, tasks.attempts, metric.margin))
     return _Tested(found, np.concatenate(naive), np.concatenate(clear))
+
+
+def naive_z(candidate: Floats, live: Floats, attempts: int, margin: float = 0.0) -> Floats:
+    """z of the unpaired test of two shares in each world, [worlds]: above -`margin` it is large.
+
+    Args:
+        candidate: share of each task's `attempts` that succeeded, [worlds, tasks]; `live` as well.
+    """
+    left, right = candidate.mean(axis=1), live.mean(axis=1)
+    se = np.sqrt((left * (1 - left) + right * (1 - right)) / (candidate.shape[1] * attempts))
+    return np.asarray((left - right + margin) / np.maximum(se, 1e-12))  # all done in both, or nothing
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from cursorbench.errors import InputMissingError, UsageError
 from evals.cases import Attempt, SuiteSpec
 from evals.comparison import Comparison
 from evals.gate import Rules, decide
-from evals.power import Rate, rates, success, tasks_needed, verdict
+from evals.power import Rate, naive_z, rates, success, tasks_needed, verdict
 from evals.stats.clusters import ClusterSums
 from evals.studies import draw_curves, enough, pilot, study
 from evals.worlds import NONE, Effects, Tasks, cluster_totals, draw, even
@@ -60,18 +60,17 @@ def test_holm_over_four_suites() -> None:
 
 
 def test_the_naive_test_is_the_textbook_one() -> None:
-    from statsmodels.stats.proportion import proportions_ztest
-
-    left, right = 0.7, 0.6
-    z = proportions_ztest([70, 60], [100, 100], prop_var=False)[0]
-    ours = (left - right) / np.sqrt((left * 0.3 + right * 0.4) / 100)
-    assert ours == pytest.approx(z, rel=0.02)  # statsmodels pools the variance
+    """0.7 and 0.6 of 50 tasks tried twice: se sqrt((.21 + .24) / 100) = .0670820."""
+    candidate, live = np.repeat([[1.0, 0.4], [0.5, 0.5]], 25, axis=1), np.full((2, 50), [[0.6], [0.5]])
+    assert naive_z(candidate, live, 2) == pytest.approx([1.4907120, 0.0])
+    assert naive_z(candidate, live, 2, margin=0.05) == pytest.approx([2.2360680, 0.5**0.5])
+    assert naive_z(np.ones((1, 4)), np.ones((1, 4)), 2).tolist() == [0.0]
 
 
 def test_clopper_pearson() -> None:
-    from statsmodels.stats.proportion import proportion_confint
-
-    assert Rate(7, 200).interval == pytest.approx(proportion_confint(7, 200, method="beta"))
+    low, high = Rate(7, 200).interval
+    assert stats.binom.sf(6, 200, low) == pytest.approx(0.025)
+    assert stats.binom.cdf(7, 200, high) == pytest.approx(0.025)
 
 
 def test_tasks_needed_against_arithmetic() -> None:
