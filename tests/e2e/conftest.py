@@ -114,12 +114,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture(scope="session")
-def tiny_checkpoint(world: World) -> Path:
-    """The folder of a tiny checkpoint."""
-    return world.first.path
-
-
-@pytest.fixture(scope="session")
 def served(world: World) -> Iterator[World]:
     """The same workspace behind a running `rtrl serve` with vLLM. Leave `first` served."""
     start_detached(world.workspace)

@@ -185,12 +185,6 @@ def test_counts_of_the_real_aider_history() -> None:
     assert not [item for item in items if isinstance(item, Quarantined)]
 
 
-def without_places(items: list[Read]) -> list[str]:
-    return [
-        f"{type(item).__name__} {getattr(item, 'text', '')} {getattr(item, 'path', '')}" for item in items
-    ]
-
-
 @pytest.mark.parametrize(("read", "text"), KINDS)
 def test_a_stray_line_costs_no_other_turn(
     tmp_path: Path, read: Callable[[Path, Seen], Iterator[Read]], text: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -14,8 +14,6 @@ from stages.gateway.engine_client import EngineClient, EngineLostError
 from stages.gateway.engine_transport import EngineBrokeOffError, EngineUnreachableError, Transport
 from stages.gateway.errors import ApiError
 from stages.gateway.refusals import refused
-
-Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Server:

@@ -234,9 +234,6 @@ def test_both_are_unbiased_and_the_variance_of_k3_explodes_with_the_divergence(s
     assert (np.expm1(shift**2) - shift**2 < shift**2) == (shift <= 1)
 
 
-LENGTHS = (1, 4)  # of the short and the long answer
-
-
 @pytest.mark.parametrize("advantage", [-1.0, 1.0])
 def test_one_constant_prefers_no_length_and_a_mean_per_sequence_does(advantage: float) -> None:
     """A bandit of a short and a long answer of equal reward, compared with a baseline that is off.
