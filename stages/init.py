@@ -8,7 +8,6 @@ was when run again. Not here: training the seed model (`scripts/make_seed.py`).
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
+from cursorbench.files import write_whole
 from stages import locks
 from stages.errors import InputMissingError, RtrlError, UsageError
 from stages.registry import ballast
@@ -255,9 +255,5 @@ def _api_key(keys_dir: Path) -> Path:
     with contextlib.suppress(UsageError, InputMissingError):  # none yet
         ApiKeys.revoke(keys_dir, KEY_NAME)
     plaintext = ApiKeys.create(keys_dir, KEY_NAME, shared=True)
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "w") as file:
-        file.write(plaintext + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    write_whole(path, f"{plaintext}\n".encode(), private=True)
     return path

@@ -1,25 +1,14 @@
-"""The small files of an export, for people and for `datasets`. Not for: its rows (`layouts.py`)."""
+"""The card of an export, for people and for `datasets`. Not for: its rows (`layouts.py`)."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from stages.registry import exports
 
 DATA = "train.parquet"
-
-
-def private_file(path: Path, text: str) -> None:
-    """A new durable file that only its owner reads."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def dataset_card(manifest: Mapping[str, Any]) -> str:

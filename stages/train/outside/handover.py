@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cursorbench.files import sync
+from cursorbench.files import sync, write_whole
 from stages import faults, locks, modelio
 from stages.errors import InputMissingError, UsageError, classified
 from stages.identity import code_version
@@ -25,7 +25,7 @@ from stages.registry import exports
 from stages.registry.objects import hash_file
 from stages.registry.runs import new_run_id
 from stages.train.inputs import resolve_inputs
-from stages.train.outside.card import DATA, dataset_card, private_file
+from stages.train.outside.card import DATA, dataset_card
 from stages.train.outside.reading import Reading, Row, Survey
 from stages.vault import Vault
 
@@ -212,8 +212,8 @@ class _Writer:
             "files": [{"path": DATA, "bytes": size, "sha256": sha, "rows": rows}]
         }
         text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False)
-        private_file(partial / exports.MANIFEST, text + "\n")
-        private_file(partial / README, dataset_card(manifest))
+        write_whole(partial / exports.MANIFEST, f"{text}\n".encode(), private=True)
+        write_whole(partial / README, dataset_card(manifest).encode(), private=True)
         sync(partial)
         return rows
 
@@ -228,7 +228,7 @@ class _Writer:
             ids = row.tokens.token_ids[: row.prompt_tokens].tolist()
             return str(decoder.decode(ids, skip_special_tokens=False))
 
-        private_file(path, "")  # with its mode before a byte of content
+        write_whole(path, b"", private=True)  # with its mode before a byte of content
         line = self.inputs["experience"].line
         with TableWriter(path, chosen.schema) as writer:
             for rows in _batches(reading.rows(all_rows=chosen.all_rows)):
