@@ -10,6 +10,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from cursorbench.files import write_whole
 from stages.errors import DependencyDownError, InputMissingError, IntegrityError
 from stages.target.endpoint import running_endpoint
@@ -58,12 +60,13 @@ def _key(path: Path) -> str:
 def _days(run_dir: Path) -> dict[str, int]:
     path = run_dir / FILE
     try:
-        found = json.loads(path.read_bytes())
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, int])
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise IntegrityError(f"{path} is not JSON", hint="remove it, and name --day yourself") from error
-    return {str(name): int(day) for name, day in found.items()}
+        raise IntegrityError(
+            f"{path} is no table of days: {error}", hint="remove it, and name --day yourself"
+        ) from error
 
 
 def next_day(run_dir: Path | None, split: str, seed: int) -> int:

@@ -49,7 +49,7 @@ def read(run_dir: Path) -> Record | None:
         return Record(**found)
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise IntegrityError(f"{path} cannot be read: {error}", hint="take another --dir") from error
 
 

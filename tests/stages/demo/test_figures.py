@@ -144,6 +144,7 @@ def test_record(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has seed 3, not 4") as caught:
         check_same(record, 4)
     assert "--seed 3" in caught.value.hint
-    (tmp_path / "demo.json").write_text("{")
-    with pytest.raises(IntegrityError):
-        read(tmp_path)
+    for torn in ("{", "[]", '"text"', "{}"):
+        (tmp_path / "demo.json").write_text(torn)
+        with pytest.raises(IntegrityError):
+            read(tmp_path)
