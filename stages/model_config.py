@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 
 def as_read(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,3 +32,24 @@ def as_read(config: Mapping[str, Any]) -> dict[str, Any]:
     except Exception as error:  # each class of configuration checks in its own way
         raise ValueError(str(error)) from error
     return found
+
+
+def config_of(folder: Path) -> PreTrainedConfig:
+    """The configuration of a model folder, to make a model of: it chooses no kernels.
+
+    A config.json may name an attention, or a kernel of the Hub's, which is code that is fetched and run.
+    transformers heeds it before what its caller asks for: a whole pack went through it as one sequence.
+    """
+    from transformers import AutoConfig
+
+    config: PreTrainedConfig = AutoConfig.from_pretrained(
+        folder, local_files_only=True, trust_remote_code=False
+    )
+    config._attn_implementation = config._experts_implementation = None  # also of models within
+    return config
+
+
+def context_of(folder: Path) -> int | None:
+    """Tokens of the longest text that a model was made for; None where its configuration does not say."""
+    limit = getattr(config_of(folder).get_text_config(), "max_position_embeddings", None)
+    return limit if isinstance(limit, int) and limit > 0 else None

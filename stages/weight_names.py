@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from stages import modelio
 from stages.errors import IntegrityError
+from stages.model_config import config_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,10 +33,10 @@ def as_written(folder: Path) -> list[str]:
     One file in memory at a time, and only those that change are written.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
 
     try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        config = config_of(folder)
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     except Exception:  # noqa: BLE001 - no model that can be made: whoever loads it next says so
