@@ -16,10 +16,16 @@ ALONE: Final[dict[str, Any]] = {"local_files_only": True, "trust_remote_code": F
 
 
 def config_of(folder: Path) -> PreTrainedConfig:
-    """The configuration, with all defaults filled in."""
+    """The configuration, with all defaults filled in, to make a model of: it chooses no kernels.
+
+    A config.json may name an attention, or a kernel of the Hub's, which is code that is fetched and run.
+    transformers heeds it before what its caller asks for: a whole pack went through it as one sequence.
+    """
     from transformers import AutoConfig
 
-    return AutoConfig.from_pretrained(folder, **ALONE)
+    config: PreTrainedConfig = AutoConfig.from_pretrained(folder, **ALONE)
+    config._attn_implementation = config._experts_implementation = None  # also of models within
+    return config
 
 
 def tokenizer_of(folder: Path) -> Any:

@@ -56,8 +56,9 @@ MODEL_SETTINGS = """\
 # A workspace of `rtrl init --model`. All settings with their defaults: docs/settings.md.
 
 [engine]
-max_model_len = 4096
+max_model_len = {context}
 """
+CONTEXT, LEAST_CONTEXT = 4096, 16  # tokens that a new workspace's engine is started for
 
 
 @dataclass(frozen=True)
@@ -114,11 +115,21 @@ def init_model(root: Path, model: Path, *, settings: str = "") -> Made:
             _copy_checkpoint(model, folder)
             renamed = _as_written(folder)
             with _alone(root):
-                made = _make(root, MODEL_SETTINGS + settings, folder, Path(scratch))
+                made = _make(root, _settings(folder) + settings, folder, Path(scratch))
         except RtrlError as error:
             error.message = error.message.replace(str(folder), str(model))  # the copy is nobody's
+            if "rtrl verify" in error.hint:
+                error.hint = "nothing was made of it: mend that folder, or fetch the model again"
             raise
         return replace(made, warnings=renamed + _outlook(folder))
+
+
+def _settings(folder: Path) -> str:
+    """An engine does not start for more than its model was made for."""
+    from stages.model_config import context_of
+
+    made_for = context_of(folder) or CONTEXT
+    return MODEL_SETTINGS.format(context=max(LEAST_CONTEXT, min(CONTEXT, made_for)))
 
 
 def _as_written(folder: Path) -> tuple[str, ...]:
@@ -193,6 +204,7 @@ def _copy_checkpoint(source: Path, folder: Path) -> None:
         wanted = path.name in weights or path.suffix in {".json", ".jinja", ".txt", ".model"}
         if path.is_file() and wanted and path.name != "served_fingerprint.json":
             shutil.copyfile(path, folder / path.name)
+    modelio.copy_templates(source, folder)
     require_tokenizer_fits(folder)
 
 

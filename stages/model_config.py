@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from cursorbench.pretrained import config_of
 
 
 def as_read(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,3 +31,9 @@ def as_read(config: Mapping[str, Any]) -> dict[str, Any]:
     except Exception as error:  # each class of configuration checks in its own way
         raise ValueError(str(error)) from error
     return found
+
+
+def context_of(folder: Path) -> int | None:
+    """Tokens of the longest text that a model was made for; None where its configuration does not say."""
+    limit = getattr(config_of(folder).get_text_config(), "max_position_embeddings", None)
+    return limit if isinstance(limit, int) and limit > 0 else None

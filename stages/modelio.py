@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cursorbench.files import sha256_of
-from cursorbench.pretrained import ALONE
+from cursorbench.pretrained import ALONE, config_of
 from stages.delta import SUFFIX as DELTA
 from stages.errors import DependencyDownError, InputMissingError, IntegrityError, UsageError
 
@@ -46,6 +46,7 @@ _COMPANIONS = (
     "processor_config.json",
     "LICENSE",
 )
+_TEMPLATES = "additional_chat_templates"  # beside chat_template.jinja: one for requests with tools, say
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -144,8 +145,7 @@ def load_model(folder: Path, *, attention: str | None = None) -> PreTrainedModel
     InputMissingError (no files), IntegrityError (damaged, or do not fit), UsageError (no such attention),
     DependencyDownError (no memory).
     """
-    read_config(folder)
-    weight_files(folder)
+    read_config(folder), weight_files(folder)
     import torch
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
@@ -155,6 +155,7 @@ def load_model(folder: Path, *, attention: str | None = None) -> PreTrainedModel
     try:
         model, info = AutoModelForCausalLM.from_pretrained(
             folder,
+            config=config_of(folder),
             dtype=torch.float32,
             attn_implementation=attention,
             output_loading_info=True,
@@ -271,6 +272,13 @@ def save_checkpoint(model: PreTrainedModel, folder: Path, *, companions: Path, d
     for name in _COMPANIONS:
         if (companions / name).is_file() and companions != folder:
             shutil.copyfile(companions / name, folder / name)
+    copy_templates(companions, folder)
+
+
+def copy_templates(source: Path, folder: Path) -> None:
+    """Bring along the further chat templates of a model that has several."""
+    if (source / _TEMPLATES).is_dir() and source != folder:
+        shutil.copytree(source / _TEMPLATES, folder / _TEMPLATES)
 
 
 def _save(model: PreTrainedModel, folder: Path, state: dict[str, Tensor] | None) -> None:

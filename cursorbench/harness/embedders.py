@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cursorbench.errors import InputMissingError
 from cursorbench.harness.results import RefusedError, printable
-from cursorbench.pretrained import ALONE, tokenizer_of
+from cursorbench.pretrained import ALONE, config_of, tokenizer_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,7 +81,7 @@ class Encoder:
         if self._loaded is None:
             from transformers import AutoModel
 
-            model = AutoModel.from_pretrained(self._folder, **ALONE).eval()
+            model = AutoModel.from_pretrained(self._folder, config=config_of(self._folder), **ALONE).eval()
             self._loaded = (tokenizer_of(self._folder), model)
         return self._loaded
 

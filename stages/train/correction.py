@@ -29,10 +29,17 @@ from stages.train.truncated import truncated_ratio
 
 
 class Weights(NamedTuple):
-    """`value` [n] are the weights, `limited` [n] says where one is not the ratio itself."""
+    """The weights of n tokens.
+
+    Attributes:
+        value: [n] what the gradient is weighed with.
+        limited: [n] where that is not the ratio itself.
+        pushed: [n] False where a clip leaves a token alone: it has gone as far as it may, and is no lost one.
+    """
 
     value: Tensor
     limited: Tensor
+    pushed: Tensor
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,7 @@ def _truncated(config: TrainConfig) -> Correction:
         return truncated_ratio(log_ratio, config.importance_cap)
 
     def weights(log_ratio: Tensor, coefficient: Tensor, sequence: Tensor) -> Weights:
-        return Weights(bounded(log_ratio, sequence), torch.exp(log_ratio) > config.importance_cap)
+        return _same(bounded(log_ratio, sequence), torch.exp(log_ratio) > config.importance_cap)
 
     return Correction("truncated", weights, bounded)
 
@@ -102,13 +109,19 @@ def _plausibility_mask(config: TrainConfig) -> Correction:
     def weights(log_ratio: Tensor, coefficient: Tensor, sequence: Tensor) -> Weights:
         ratio = torch.exp(log_ratio)
         value = masked(ratio)
-        return Weights(value, value != ratio)
+        return _same(value, value != ratio)
 
     return Correction("plausibility_mask", weights, lambda log_ratio, _: masked(torch.exp(log_ratio)))
 
 
+def _same(value: Tensor, limited: Tensor) -> Weights:
+    """Of a correction that weighs alike whatever the coefficient is."""
+    return Weights(value, limited, torch.ones_like(limited))
+
+
 def _clipped(ratio: Tensor, coefficient: Tensor, low: float, high: float) -> Weights:
-    return Weights(ppo_weights(ratio, coefficient, low, high), ppo_clipped(ratio, coefficient, low, high))
+    value, clipped = ppo_weights(ratio, coefficient, low, high), ppo_clipped(ratio, coefficient, low, high)
+    return Weights(value, clipped, ~clipped | (ratio == 0))  # what is ruled out now is lost
 
 
 def _within(ratio: Tensor, low: float, high: float) -> Tensor:

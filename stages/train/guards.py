@@ -2,10 +2,11 @@
 
     ratio        pi_now / pi_logged of a token: quantiles
     clipped      share of the tokens whose weight the correction limits
-    ess          effective sample share of the weights (1 when nothing is off-policy)
+    ess          effective sample share of the weights (1 when nothing is off-policy), without tokens that a
+                 clip leaves alone: GSPO's range does so with most of them once an update has begun
     kl_parent    k3 of parent and policy per token, >= 0: how far this update has gone
-    kl_anchor    weighted k1 against the line's anchor per token: how far the line has gone;
-                 kl_anchor_k3 the same by k3, to be compared with
+    kl_anchor    k1 against the line's anchor per token, weighed with min(ratio, 4) whatever the correction:
+                 how far the line has gone; kl_anchor_k3 the same by k3, to be compared with
     entropy      of the policy per token
     routing_decisions, routing_differed
                  mixture-of-experts: replayed choices of an expert, and those the router now makes otherwise
@@ -29,6 +30,9 @@ from stages.train.correction import Weights
 from stages.train.kl import k1, k3
 from stages.train.routing import Decisions
 from stages.train.routing import figures as routing_figures
+from stages.train.truncated import truncated_ratio
+
+USUAL_CAP = 4.0  # of the weights of a KL, which is not the correction's affair
 
 
 @dataclass
@@ -57,13 +61,13 @@ class Watch:
         logp = logp.detach()
         inside = logp.isfinite() & parent.isfinite()
         self.log_ratio.append((logp - logged).cpu())
-        self.weights.append(weights.value.cpu())
+        self.weights.append(weights.value[weights.pushed].cpu())
         self.limited.append(weights.limited.cpu())
         self.kl_parent.append(k3(parent[inside], logp[inside]).cpu())
         self.entropy.append(entropy.cpu())
         if anchor is not None:
             both = logp.isfinite() & anchor.isfinite()
-            weight = weights.value[both]
+            weight = truncated_ratio(logp[both] - logged[both], USUAL_CAP)
             self.kl_anchor.append((weight * k1(logp[both], anchor[both])).cpu())
             self.kl_anchor_k3.append((weight * k3(logp[both], anchor[both])).cpu())
 
@@ -85,7 +89,7 @@ class Watch:
             "ratio_max": float(ratio.max()),
             "clipped": float(torch.cat(self.limited).double().mean()),
             "ruled_out": float(np.isneginf(log_ratio.numpy()).mean()),
-            "ess": effective_sample_share(torch.cat(self.weights)),
+            "ess": effective_sample_share(values) if len(values := torch.cat(self.weights)) else 1.0,
             "kl_parent": _mean(self.kl_parent),
             "kl_anchor": _mean(self.kl_anchor),
             "kl_anchor_k3": _mean(self.kl_anchor_k3),

@@ -11,15 +11,17 @@ import stat
 from pathlib import Path
 
 import pytest
+from transformers import AutoTokenizer
 
 from rtrl_cli.main import run
-from stages import locks
+from stages import locks, modelio
 from stages.errors import InputMissingError, LockedError, UsageError
 from stages.gateway.keys import ApiKeys
 from stages.init import init_bare, init_model, init_tiny, seed_folder
 from stages.registry.store import Store
 from stages.workspace import Workspace
 from tests.stages.train.strangers import stranger
+from tests.stages.train.tiny import tiny_model, write_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +85,18 @@ def test_any_hugging_face_folder(tmp_path):
     assert page is not None
     assert "[engine]" in Path(__file__).parents[2].joinpath(page[0]).read_text(), "where all settings are"
     assert made.checkpoint.meta["dtype"] == "bfloat16"
+    assert made.workspace.settings.engine.max_model_len == 1024, "what it was made for"
     assert not made.warnings
     assert (made.checkpoint.path / "chat_template.jinja").is_file()
+
+
+def test_all_chat_templates_come_along(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "model", model=tiny_model(vocab_size=80))
+    (folder / "additional_chat_templates").mkdir()
+    (folder / "additional_chat_templates" / "tool_use.jinja").write_text("{{ tools }}")
+    parent, child = init_model(tmp_path / "ws", folder).checkpoint.path, tmp_path / "child"
+    modelio.save_checkpoint(modelio.load_model(parent), child, companions=parent, dtype="float32")
+    assert AutoTokenizer.from_pretrained(child).get_chat_template(tools=[{}]) == "{{ tools }}"
 
 
 def test_a_model_that_train_will_refuse_is_said_on_the_first_day(tmp_path, capsys):
@@ -118,6 +130,7 @@ def test_a_tokenizer_beyond_the_embedding_is_exit_12(tmp_path, capsys):
         ("config.json", '{"model_type": "qwen2", "hidden_size": "32"}', "hidden_size"),
         ("tokenizer_config.json", "{", "do not load"),
         ("model.safetensors.index.json", "[]", "no index of weights"),
+        ("model.safetensors.index.json", '{"weight_map": {"a": "b"}}', "fetch the model again"),
     ],
 )
 def test_a_model_that_does_not_load_is_no_bug(file, content, said, tmp_path, capsys):

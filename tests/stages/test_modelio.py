@@ -9,6 +9,7 @@ import transformers
 
 from stages import modelio, served_fingerprint
 from stages.errors import DependencyDownError, InputMissingError, IntegrityError
+from stages.train import attention
 from tests.stages.train.strangers import TRAINED, stranger
 from tests.stages.train.tiny import tiny_model, write_checkpoint
 
@@ -75,6 +76,17 @@ def test_what_a_model_of_text_and_images_is_started_with_is_carried(tmp_path: Pa
     (folder / "preprocessor_config.json").write_text('{"size": 28}')
     modelio.save_checkpoint(modelio.load_model(folder), tmp_path / "b", companions=folder, dtype="float32")
     assert (tmp_path / "b" / "preprocessor_config.json").read_text() == '{"size": 28}'
+
+
+@pytest.mark.parametrize("named", ["eager", "kernels-community/flash-attn"])
+def test_a_configuration_chooses_no_attention(named: str, tmp_path: Path) -> None:
+    """It went before what was asked for: a pack was one sequence, and a kernel of the Hub's a KeyError."""
+    folder = write_checkpoint(tmp_path / "a")
+    written = modelio.read_config(folder)
+    for more in ({"_attn_implementation": named}, {"_experts_implementation": "nobodys"}):
+        (folder / "config.json").write_text(json.dumps(written | more))
+        for asked, used in ((attention.register(), attention.NAME), (None, "sdpa")):
+            assert modelio.load_model(folder, attention=asked).config._attn_implementation == used
 
 
 def test_weights_that_are_not_finite_are_never_written(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,28 @@ def test_the_figures_of_a_step_by_hand() -> None:
     assert found["kl_anchor_k3"] == pytest.approx(
         (1 * (log2 - 0.5) + 2 * (log2 - 0.5) + 4 * (3 * log2 - 0.875)) / 4
     )
+
+
+def test_what_a_clip_leaves_alone_is_not_lost_and_has_a_kl() -> None:
+    """Two sequences of two tokens that are pushed up: one has gone far enough, the other half way back."""
+    config = TrainConfig(correction="sequence_ratio")
+    now = torch.tensor([2.0, 2.0, 0.5, 0.5]).log()
+    sequence = torch.tensor([0, 0, 1, 1])
+    zeros = torch.zeros(4)
+    for direction, ess in ((torch.ones(4), 1.0), (torch.tensor([1.0, 1.0, -1.0, -1.0]), 1.0)):
+        watch = Watch()
+        watch.add(now, zeros, correction_of(config).weights(now, direction, sequence), zeros, zeros, zeros)
+        found = watch.figures()
+        assert found["clipped"] == (0.5 if direction.min() > 0 else 1.0)
+        assert found["ess"] == ess  # it was 0.5, and 0
+        assert found["kl_anchor"] == pytest.approx(
+            (2 * 2 - 2 * 0.5) * math.log(2) / 4
+        )  # ratio times log ratio
+    watch = Watch()
+    gone = torch.tensor([0.0, -torch.inf])
+    clip = correction_of(TrainConfig(correction="ppo_clip"))
+    watch.add(gone, zeros[:2], clip.weights(gone, -torch.ones(2), sequence[:2]), zeros[:2], zeros[:2], None)
+    assert watch.figures()["ess"] == 0.5  # ruled out now
 
 
 def test_limits_by_hand_and_zero_is_off() -> None:
