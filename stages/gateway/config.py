@@ -95,6 +95,12 @@ class GatewayConfig(BaseModel):
     send_timeout_s: float = Field(
         60.0, gt=0, description="a client that takes nothing of its answer for so long is cut off"
     )
+    max_unread_bytes: int = Field(
+        256 * MIB,
+        ge=MIB,
+        description="answers that clients have not taken yet, of all together; above it those for whom most "
+        "waits are cut off",
+    )
     max_events: int = Field(1000, ge=1, description="events in one POST /v1/events")
     max_pending_events: int = Field(
         10_000, ge=0, description="events per key that wait for their generation; more are rejected"
