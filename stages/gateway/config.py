@@ -77,7 +77,10 @@ class GatewayConfig(BaseModel):
     max_body_bytes: int = Field(16 * MIB, ge=1024, description="longer request bodies get 413")
     max_header_bytes: int = Field(32 * 1024, ge=1024, description="longer header sections get 431")
     max_bodies_bytes: int = Field(
-        256 * MIB, ge=1024, description="bodies of all requests that are not yet answered; more get 429"
+        256 * MIB,
+        ge=1024,
+        description="bodies of all requests that are not yet answered; more get 429, the largest of those "
+        "that come in first",
     )
     max_headers: int = Field(100, ge=8, description="requests with more headers get 431")
     max_connections: int = Field(

@@ -56,7 +56,7 @@ def test_a_key_has_the_say_of_the_median_user() -> None:
     """Five users with 1, 1, 2, 3 and 4 edits, half of which stay, and a key with 40, none of which do."""
     edits = {"ann": 1, "bob": 1, "cid": 2, "dan": 3, "eve": 4, "\0many": 40}
     rows = [(unit, unit.startswith("\0")) for unit, n in edits.items() for _ in range(n)]
-    told = {name: [None] * len(rows) for name in SIGNALS.values()}
+    told: dict[str, list[float | None]] = {name: [None] * len(rows) for name in SIGNALS.values()}
     told["edit_persistence"] = [0.0 if key else 0.5 for _, key in rows]
     ids = [str(n) for n in range(len(rows))]
     units = [unit for unit, _ in rows]
