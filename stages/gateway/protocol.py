@@ -122,10 +122,8 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header, or one trailer: the list belongs to the application by then.
-
-        Blanks around a value are none of it (RFC 9112, 5.1); httptools leaves those at its end.
-        """
+        """One header, without blanks around its value (RFC 9112, 5.1: httptools leaves those at its end); or
+        one trailer, and the list belongs to the application by then."""
         if self._headers_done:
             return
         self._count(len(name) + len(value))
@@ -186,6 +184,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """What came is no HTTP. An answer that is under way to an earlier request is not cut into."""
+        if self.transport.is_closing():  # cut off for it
+            return
         if not self._answering:
             self._broken = True
             super().send_400_response(msg)
@@ -271,6 +271,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._known += size
         if self._known > self._hard_limit or len(self.headers) > self.limits.max_headers * HEADER_SLACK:
             self.transport.abort()
+            raise ValueError("a header section without end")  # what came with it is not read: it may be much
 
     def _enter(self, phase: Phase, seconds: float) -> None:
         self.phase = phase

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import cast
 from unittest.mock import Mock
 
 import pytest
+from uvicorn import Config
+from uvicorn.server import ServerState
 
-from stages.gateway.protocol import GuardedProtocol, Phase
+from stages.gateway.protocol import HEADER_SLACK, GuardedProtocol, Phase
 
 
 def waiting(
@@ -91,3 +94,17 @@ def test_a_closing_connection_has_less_time_for_little(reset: Mock, left: int, p
     reset.assert_not_called()
     closing.look(patience, stood=0.0)
     reset.assert_called_once()
+
+
+async def test_what_comes_behind_too_many_headers_is_not_read() -> None:
+    """40,000 headers in one piece, as many as a read brings, took 35 ms of everybody's time."""
+    transport = Mock(**{"get_extra_info.return_value": None, "is_closing.return_value": False})
+    config = Config(Mock(), http=GuardedProtocol, ws="none", log_config=None)
+    config.load()
+    connection = GuardedProtocol(config, ServerState(), {}, asyncio.get_running_loop())
+    connection.connection_made(transport)
+    transport.abort.side_effect = lambda: transport.configure_mock(**{"is_closing.return_value": True})
+    connection.data_received(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 40_000)
+    assert len(connection.headers) == connection.limits.max_headers * HEADER_SLACK + 1
+    transport.write.assert_not_called()
+    transport.abort.assert_called()
