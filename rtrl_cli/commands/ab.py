@@ -183,6 +183,8 @@ def benefit_text(data: Mapping[str, Any]) -> str:
         "episodes": f"{data['episodes']['holdback']} held back, {data['episodes']['live']} live",
         "sample ratio": f"p = {data['sample_ratio_p']:.3g}",
     }
+    if data.get("joined"):
+        head["one user each"] = _joined(data)
     keys = ("holdback", "live", "gain", "at_least", "at_most")
     rows = [(name, *(number(each[key]) for key in keys)) for name, each in data["metrics"].items()]
     told = table(("METRIC", "HELD BACK", "LIVE", "GAIN", "AT LEAST", "AT MOST"), rows)
@@ -199,6 +201,8 @@ def text(seen: Seen) -> str:
         "episodes": f"{data['episodes']['live']} live, {data['episodes']['canary']} canary",
         "sample ratio": f"p = {data['sample_ratio_p']:.3g}",
     }
+    if data.get("joined"):
+        head["one user each"] = _joined(data)
     if any(sum(known) for known in data["past"].values()):
         head["past"] = _past(data)
     if (left := data.get("ends_in_s")) is not None:
@@ -213,6 +217,15 @@ def text(seen: Seen) -> str:
     rows += [_row(f"({name})", each) for name, each in data["guards"].items()]
     told = table(("METRIC", "LIVE", "CANARY", "DIFFERENCE", "GAIN AT MOST", "GAIN AT LEAST", "MARGIN"), rows)
     return f"{pairs(head)}\n\n{told}\n\n{seen.action.replace('_', ' ')}: {seen.reason}"
+
+
+def _joined(data: Mapping[str, Any]) -> str:
+    """Keys that name several users and are no product's."""
+    first, more = data["joined"][0], len(data["joined"]) - 1
+    told = f"API key {first['name']}, which names {first['users']} users"
+    if more:
+        told += f", and {more} more"
+    return f"{told} (`rtrl keys set {first['name']} --shared` if it is a product's own)"
 
 
 def _past(data: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from evals.ab.decision import sequence_width
 from evals.ab.sample_ratio import sample_ratio
 from evals.stats.intervals import finite
 from stages.ab.config import METRICS, AbConfig
+from stages.ab.counted import told
 from stages.ab.look import fix_planned
 from stages.ab.observe import ArmSeen, observe_holdback
 from stages.ab.past import enough
@@ -53,6 +54,7 @@ def take_look_at_holdback(workspace: Workspace, store: Store, progress: Progress
     data = compare(config, held.share, *seen, looks_of(store, held.id))
     anchor, live = store.artifact(held.checkpoint), store.alias(line, "live")
     data |= {
+        "joined": told(workspace.keys_dir, *(arm.joined for arm in seen)),
         "since": held.at,
         "open": held.open,
         "anchor": anchor.ref if anchor else held.checkpoint,

@@ -22,6 +22,7 @@ from evals.ab.arms import Difference, Users, difference
 from evals.ab.decision import AbMetric, AbMetricLook, AbRules, Action, Look, look, planned_information
 from evals.stats.intervals import finite
 from stages.ab.config import GUARDS, METRICS, AbConfig
+from stages.ab.counted import told
 from stages.ab.ended import no_canary
 from stages.ab.observe import ArmSeen, observe
 from stages.ab.past import enough, known_before
@@ -61,6 +62,7 @@ def take_look(workspace: Workspace, store: Store, progress: Progress, *, by: str
     decided = next((each for each in earlier if each["at_horizon"]), None)
     due = deciding and age >= config.horizon_s and decided is None
     data, found = judge(config, canary, live, treated, earlier, at_horizon=due)
+    data["joined"] = told(workspace.keys_dir, live.joined, treated.joined)
     data["age_s"] = round(age, 1)
     data["rules_changed"] = _changed(earlier[0], data) if earlier else []
     seen = Seen(canary.id, found.action, found.reason, data)

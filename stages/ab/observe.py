@@ -12,7 +12,7 @@ import math
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,8 @@ import numpy as np
 from evals.ab.arms import Users
 from stages import schemas, tables
 from stages.ab.config import GUARDS, METRICS
-from stages.ab.past import Columns, Past, experiences_before, past_of, values_of
+from stages.ab.counted import Columns, Counted, is_key, joined, of_many, weights_of
+from stages.ab.past import Past, experiences_before, past_of, values_of
 from stages.collect.run import CollectStage
 from stages.distill.run import DistillStage
 from stages.errors import InconclusiveError, InputMissingError, RtrlError
@@ -45,16 +46,21 @@ SIGNALS = {
     "edit_rate": "edited",
 }
 _ANY_LAG = 1 << 30
-_NAMES = ("episode_id", "user", *SIGNALS.values())
+_NAMES = ("episode_id", "key_id", "user", *SIGNALS.values())
 
 
 @dataclass(frozen=True, eq=False)
 class ArmSeen:
-    """One arm: users and episodes seen, and the users of each metric."""
+    """One arm: users and episodes seen, and the users of each metric.
+
+    `joined` are the keys that are one user of it whatever they name (`counted.py`), and how many users they
+    name; they are not among `users`, as they are in both arms.
+    """
 
     users: int
     episodes: int
     metrics: Mapping[str, Users]
+    joined: Mapping[str, int] = field(default_factory=dict)
 
 
 def observe(
@@ -73,8 +79,10 @@ def observe(
     with _scratch(workspace, store) as scratch:
         away = store.lag(canary.checkpoint, live.digest) or 0
         lag = max(1, workspace.settings.collect.max_lag, away)
-        read = _both(workspace, scratch, ARMS, live, lag, progress)
-        past = _past(store, line, canary.created_at, read[0], opened) if workspace.settings.ab.cuped else {}
+        read, counted = _both(workspace, scratch, ARMS, live, lag, progress)
+        past: Past = {}
+        if workspace.settings.ab.cuped:
+            past = _past(store, line, canary.created_at, read[0], opened, counted)
     salt, share, held = canary.salt, float(canary.data["canary"]["share"]), holdback_of(store, line)
     seen = []
     for (episodes, columns), mine in zip(read, (False, True), strict=True):
@@ -92,10 +100,10 @@ def observe_holdback(
     as the spool goes. Who is held back is nobody of the live arm, also where he was answered by it."""
     anchor = store.resolve(held.checkpoint)
     with _scratch(workspace, store) as scratch:
-        read = _both(workspace, scratch, (HOLDBACK, LIVE), anchor, _ANY_LAG, progress)
+        read, counted = _both(workspace, scratch, (HOLDBACK, LIVE), anchor, _ANY_LAG, progress)
         past: Past = {}
         if workspace.settings.ab.cuped:
-            past = _past(store, held.line, held.at, read[1], held.opened_seq)
+            past = _past(store, held.line, held.at, read[1], held.opened_seq, counted)
     seen = []
     for (episodes, columns), mine in zip(read, (True, False), strict=True):
         own = _of_users(columns, held.salt, held.share, chosen=mine)
@@ -141,7 +149,14 @@ class _Episodes:
         }
 
 
-def _past(store: Store, line: str, moment: str, live: tuple[_Episodes, Columns], opened: int) -> Past:
+def _past(
+    store: Store,
+    line: str,
+    moment: str,
+    live: tuple[_Episodes, Columns],
+    opened: int,
+    counted: Counted,
+) -> Past:
     """The users' figures from before: of this window, and of the experience that was there at `moment`."""
     episodes, columns = live
     settled = episodes.settled_before(opened)
@@ -149,7 +164,7 @@ def _past(store: Store, line: str, moment: str, live: tuple[_Episodes, Columns],
     parts: list[Columns] = [{name: [values[row] for row in rows] for name, values in columns.items()}]
     for digest in experiences_before(store, line, moment):
         try:
-            parts.append(_columns(store.resolve(digest)))
+            parts.append(counted.of(_columns(store.resolve(digest))))
         except RtrlError:  # a damaged one, or without these columns: what is not known explains nothing
             continue
     return past_of(parts, SIGNALS)
@@ -162,15 +177,19 @@ def _both(
     checkpoint: Artifact,
     lag: int,
     progress: Progress,
-) -> list[tuple[_Episodes, Columns]]:
-    """Both arms' episodes and signals. Their latencies are held against the same medians: the line state's,
-    and of sizes of request that it has none of, the first arm's."""
+) -> tuple[list[tuple[_Episodes, Columns]], Counted]:
+    """Both arms' episodes and signals, and who is one user of them.
+
+    Their latencies are held against the same medians: the line state's, and of sizes of request that it has
+    none of, the first arm's.
+    """
     found, medians = [], None
     for arm in arms:
         episodes, columns, state = _read(workspace, scratch, arm, checkpoint, lag, medians, progress)
         found.append((episodes, columns))
         medians = medians or state
-    return found
+    counted = Counted([columns for _, columns in found], of_many(workspace.keys_dir))
+    return [(episodes, counted.of(columns)) for episodes, columns in found], counted
 
 
 def _read(
@@ -229,20 +248,20 @@ def arm_of(counted: set[str], columns: Columns, past: Past) -> ArmSeen:
     `past` gives users' figures from before, by metric; {} for none.
     """
     rows = [row for row, episode in enumerate(columns["episode_id"]) if episode in counted]
-    names = sorted({str(columns["user"][row]) for row in rows})
+    names = sorted({str(columns["unit"][row]) for row in rows})
     place = {name: index for index, name in enumerate(names)}
-    who = np.array([place[str(columns["user"][row])] for row in rows], dtype=np.int64)
+    who = np.array([place[str(columns["unit"][row])] for row in rows], dtype=np.int64)
     metrics = {}
     for metric, signal in SIGNALS.items():
         values = np.array(values_of(metric, (columns[signal][row] for row in rows)), dtype=np.float64)
         known = ~np.isnan(values)
+        counts = np.bincount(who[known], minlength=len(names))
+        weights = weights_of(names, counts)
         before = [past[metric].get(name, math.nan) for name in names] if metric in past else None
         metrics[metric] = Users.of(
-            np.bincount(who[known], values[known], len(names)),
-            np.bincount(who[known], minlength=len(names)),
-            before,
+            weights * np.bincount(who[known], values[known], len(names)), weights * counts, before
         )
-    return ArmSeen(len(names), len(rows), metrics)
+    return ArmSeen(sum(not is_key(name) for name in names), len(rows), metrics, joined(columns, rows))
 
 
 assert set(SIGNALS) == {*METRICS, *GUARDS}

@@ -10,16 +10,16 @@ Not for: what users did since (`observe.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from evals.ab.arms import Users
+from stages.ab.counted import Columns
 from stages.registry.store import Store
 
 EXPERIENCES = 8  # of earlier cycles that are read, newest first
-Columns = Mapping[str, Sequence[object]]  # `episode_id`, `user`, and a column per signal
-Past = Mapping[str, Mapping[str, float]]  # metric -> user -> mean over the user's episodes
+Past = Mapping[str, Mapping[str, float]]  # metric -> user (`counted.py`) -> mean over the user's episodes
 
 
 def values_of(metric: str, column: Iterable[object]) -> list[float]:
@@ -45,7 +45,7 @@ def past_of(parts: Iterable[Columns], signals: Mapping[str, str]) -> Past:
             values = values_of(metric, (columns[signal][row] for row in new))
             for row, value in zip(new, values, strict=True):
                 if not math.isnan(value):
-                    sums[metric].setdefault(str(columns["user"][row]), []).append(value)
+                    sums[metric].setdefault(str(columns["unit"][row]), []).append(value)
     return {
         metric: {user: sum(values) / len(values) for user, values in users.items()}
         for metric, users in sums.items()

@@ -1,9 +1,9 @@
 """How many generations are let in at a time, and none any more once the gateway drains.
 
-Accepted is what has a place here: from the moment its key was found good until its answer has been
-handed to the connection. More than the engine takes may wait (`gateway.max_queue`); beyond that a
-request is told at once to come back later, so that neither memory nor waiting times grow without bound.
-Rates per API key are another matter.
+Accepted is what has a place here: from the moment it has come in, and been read, until its answer has been
+handed to the connection. Who sends a body slowly, or waits for its tools to be compiled, has none. More than
+the engine takes may wait (`gateway.max_queue`); beyond that a request is told at once to come back later, so
+that neither memory nor waiting times grow without bound. Rates per API key are another matter.
 
 One event loop only.
 """
@@ -49,10 +49,14 @@ class Admission:
         Raises:
             ApiError: 503, the gateway is shutting down; 429, all places are taken.
         """
+        self.require_room()
+        return Place(self)
+
+    def require_room(self) -> None:
+        """Raises as `admit`: what is refused then need not come in."""
         self.require_open()
         if self.accepted >= self.limit:
             raise too_many("queue_full", "too many requests wait for the model", self.wait_s())
-        return Place(self)
 
     def require_open(self) -> None:
         """Raises ApiError 503 when the gateway is shutting down."""

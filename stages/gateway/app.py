@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 import orjson
 
 from stages.gateway import logs, otlp_http
-from stages.gateway.admission import Admission, Place
+from stages.gateway.admission import Admission
 from stages.gateway.answering import Answerer
 from stages.gateway.arms import Arm, Arms
 from stages.gateway.attribution import Who, attribute
@@ -47,7 +47,7 @@ from stages.gateway.pool import conversation_key
 from stages.gateway.rates import Rates
 from stages.gateway.reading import Reader
 from stages.gateway.received import Intake
-from stages.gateway.request import Api
+from stages.gateway.request import Api, Request
 from stages.gateway.served import ServedState
 from stages.gateway.streaming import Stream
 from stages.gateway.telemetry import Telemetry
@@ -198,15 +198,22 @@ class Gateway:
 
     async def _generate(self, api: Api, exchange: Exchange) -> None:
         key = self._identify(exchange)
+        self.admission.require_room()
+        who, request = await self._read(api, exchange, key)
         with self.admission.admit() as place:
-            await self._answer(api, exchange, key, place)
+            if request.stream:
+                place.stream()
+            await self._answer(exchange, key, who, request)
 
-    async def _answer(self, api: Api, exchange: Exchange, key: ApiKey, place: Place) -> None:
+    async def _read(self, api: Api, exchange: Exchange, key: ApiKey) -> tuple[Who, Request]:
+        """Whose request it is, and what of it is held until it is answered."""
         body = await read_object(exchange.scope, exchange.receive, self._config.max_body_bytes)
         who = attribute(exchange.scope, body, key.id, client_clock=self._config.client_clock)
         request = await self._reader.read(api, body, key.population)
-        if request.stream:
-            place.stream()
+        exchange.receive.keep(len(request.upstream))
+        return who, request
+
+    async def _answer(self, exchange: Exchange, key: ApiKey, who: Who, request: Request) -> None:
         conversation = conversation_key(who, request)
         arm = await self._entered(who, key, conversation)
         try:

@@ -163,7 +163,7 @@ class Recorder:
             self.abandon(call, "spool_full" if isinstance(error, SpoolFullError) else "spool_failed")
             raise _not_recorded() from error
         self._links.add(generation)
-        call.arm.pace.add(generation.duration_ms, generation.output_tokens)
+        call.arm.pace.add(generation.duration_ms, generation.output_tokens, call.key.whose(call.who.user))
         kind = "no_train" if generation.no_train else "defect" if generation.defect else "exact"
         self._metrics.generation(kind, len(tokens.prompt), len(tokens.output), answer.invalid)
 

@@ -77,7 +77,10 @@ class GatewayConfig(BaseModel):
     max_body_bytes: int = Field(16 * MIB, ge=1024, description="longer request bodies get 413")
     max_header_bytes: int = Field(32 * 1024, ge=1024, description="longer header sections get 431")
     max_bodies_bytes: int = Field(
-        256 * MIB, ge=1024, description="bodies of all requests that are not yet answered; more get 429"
+        256 * MIB,
+        ge=1024,
+        description="bodies of all requests that are not yet answered; more get 429, the largest of those "
+        "that come in first",
     )
     max_headers: int = Field(100, ge=8, description="requests with more headers get 431")
     max_connections: int = Field(
@@ -94,6 +97,12 @@ class GatewayConfig(BaseModel):
     idle_timeout_s: float = Field(75.0, gt=0, description="a connection without a request is kept so long")
     send_timeout_s: float = Field(
         60.0, gt=0, description="a client that takes nothing of its answer for so long is cut off"
+    )
+    max_unread_bytes: int = Field(
+        256 * MIB,
+        ge=MIB,
+        description="answers that clients have not taken yet, of all together; above it those for whom most "
+        "waits are cut off",
     )
     max_events: int = Field(1000, ge=1, description="events in one POST /v1/events")
     max_pending_events: int = Field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
@@ -82,10 +83,21 @@ class Bodies:
     def __init__(self, most: int) -> None:
         self.most = most
         self.held = 0
+        self.coming: set[Body] = set()
 
     def of(self, receive: Receive) -> Body:
         """A request's body, counted as it comes in."""
         return Body(self, receive)
+
+    def make_room(self, body: Body, size: int) -> None:
+        """For `size` more bytes of one that comes in. Where there is none, the largest of those that come in
+        are refused: a few that do not end would keep all others out. Raises ApiError 429: that is this one.
+        """
+        while self.held + size > self.most:
+            largest = max(self.coming, key=lambda each: each.held)
+            if largest.held <= body.held:
+                raise _too_many_bodies()
+            largest.refuse()
 
 
 class Body:
@@ -93,29 +105,55 @@ class Body:
 
     def __init__(self, home: Bodies, receive: Receive) -> None:
         self._home, self._receive = home, receive
-        self._held = 0
+        self._limit = asyncio.timeout(None)
+        self._refused = self._complete = False
+        self.held = 0
 
     async def __call__(self) -> Message:
         """ASGI's receive."""
-        message = await self._receive()
+        if self._complete:  # whether the client is still there
+            return await self._receive()
+        self._home.coming.add(self)
+        self._limit = asyncio.timeout(None)
+        try:
+            async with self._limit:
+                message = await self._receive()
+        except TimeoutError:
+            raise _too_many_bodies() from None
         size = len(message.get("body", b""))
-        if self._home.held + size > self._home.most:
+        if self._refused:
             raise _too_many_bodies()
-        self._home.held += size
-        self._held += size
+        self._home.make_room(self, size)
+        self._count(size)
+        if not message.get("more_body", False):
+            self._complete = True
+            self._home.coming.discard(self)
         return message
 
     def hold(self, size: int) -> None:
         """Count what the body became. Raises ApiError 429 when that is too much beside other requests."""
-        if self._home.held > self._held and self._home.held + size > self._home.most:
+        if self._home.held > self.held and self._home.held + size > self._home.most:
             raise _too_many_bodies()
-        self._home.held += size
-        self._held += size
+        self._count(size)
+
+    def keep(self, size: int) -> None:
+        """So much is left of it."""
+        self._count(min(size, self.held) - self.held)
+
+    def refuse(self) -> None:
+        """Another one needs the room more."""
+        self._refused = True
+        self.done()
+        self._limit.reschedule(asyncio.get_running_loop().time())
 
     def done(self) -> None:
         """The request is answered."""
-        self._home.held -= self._held
-        self._held = 0
+        self.keep(0)
+        self._home.coming.discard(self)
+
+    def _count(self, size: int) -> None:
+        self._home.held += size
+        self.held += size
 
 
 def _too_many_bodies() -> ApiError:

@@ -52,6 +52,10 @@ class ApiKey(msgspec.Struct, frozen=True, omit_defaults=True):
         """(digest, until when it is taken); "" for as long as the key is, and in place of no secret."""
         return ((self.sha256, ""), (self.old_sha256, self.old_until), *self.older)
 
+    def whose(self, user: str) -> str:
+        """Who asks: `user` through a shared key, else the key, whatever it names."""
+        return user if self.shared else self.id
+
 
 class _Keys(msgspec.Struct):
     schema: str

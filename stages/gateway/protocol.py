@@ -18,16 +18,18 @@ import socket
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from stages.gateway.config import GatewayConfig
-from stages.gateway.http import Message
+from stages.gateway.http import App, Message, Receive, Scope, Send
+from stages.gateway.taking import Counted, Flow
 
 HEADER_SLACK = 4  # times the limit that the application answers with 431: here the connection is cut
 MOST_AT_ONCE = 64  # requests that wait for the answer of an earlier one of their connection
 LINGER_S = 5.0  # for the rest of a body nobody wants, or for a client to take the last of an answer
+LITTLE = 1 << 16  # bytes of an answer that are the last of it
 _LATE = (
     b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain; charset=utf-8\r\n"
     b"content-length: 38\r\nconnection: close\r\n\r\nThe request did not come in in time.\r\n"
@@ -56,13 +58,14 @@ class GuardedProtocol(HttpToolsProtocol):
         self.timeout_keep_alive = 86_400  # the deadlines below take its place
         self.phase = Phase.IDLE
         self.since = self.deadline = self.send_deadline = math.inf
-        self._head = self._known = self._body = self._stalled = 0  # bytes
+        self._head = self._known = self._body = self._stalled = self._taken = 0  # bytes
         self._headers_done = self._broken = False
         self._answered: RequestResponseCycle | None = None  # `self.cycle` is the last one that came in
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """asyncio's call. Who connects is expected to ask."""
-        super().connection_made(transport)
+        super().connection_made(Counted(transport))  # type: ignore[arg-type]
+        self.flow = Flow(transport)
         self._enter(Phase.IDLE, self.limits.header_timeout_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -85,6 +88,11 @@ class GuardedProtocol(HttpToolsProtocol):
     def idle(self) -> bool:
         """Whether no request of it is being answered."""
         return not self._answering
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of its answers that the client has not taken yet."""
+        return self.transport.get_write_buffer_size()
 
     def data_received(self, data: bytes) -> None:
         """asyncio's call."""
@@ -114,10 +122,8 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header, or one trailer: the list belongs to the application by then.
-
-        Blanks around a value are none of it (RFC 9112, 5.1); httptools leaves those at its end.
-        """
+        """One header, without blanks around its value (RFC 9112, 5.1: httptools leaves those at its end); or
+        one trailer, and the list belongs to the application by then."""
         if self._headers_done:
             return
         self._count(len(name) + len(value))
@@ -138,7 +144,16 @@ class GuardedProtocol(HttpToolsProtocol):
         self._answered = cycle
         if cycle.scope["http_version"] == "1.0":
             _answer_plainly(cycle)
-        super()._start_asgi_task(cycle, app)
+        super()._start_asgi_task(cycle, self._when_taken(app) if self.flow.write_paused else app)
+
+    def _when_taken(self, app: App) -> Any:
+        """The request is not looked at before the client has the answers to those before it."""
+
+        async def later(scope: Scope, receive: Receive, send: Send) -> None:
+            await cast(Flow, self.flow).taken()
+            await app(scope, receive, send)
+
+        return later
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body. Each byte buys time, as far as a body may be long."""
@@ -169,6 +184,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """What came is no HTTP. An answer that is under way to an earlier request is not cut into."""
+        if self.transport.is_closing():  # cut off for it
+            return
         if not self._answering:
             self._broken = True
             super().send_400_response(msg)
@@ -190,16 +207,6 @@ class GuardedProtocol(HttpToolsProtocol):
         self.deadline = math.inf
         self.flow.pause_reading()
 
-    def pause_writing(self) -> None:
-        """asyncio's call: the client takes less than it is given."""
-        super().pause_writing()
-        self.send_deadline = self.loop.time() + self.limits.send_timeout_s
-
-    def resume_writing(self) -> None:
-        """asyncio's call."""
-        super().resume_writing()
-        self.send_deadline = math.inf
-
     def look(self, now: float, stood: float) -> None:
         """Act on a deadline that has passed, by the loop's clock.
 
@@ -211,17 +218,32 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         self.deadline += stood
         self.send_deadline += stood
-        if self.transport.is_closing():
-            if self.send_deadline == math.inf:  # what is left to send has that long to be taken
-                self.send_deadline = now + LINGER_S
+        closing, unsent = self.transport.is_closing(), self.unsent
+        self._look_whether_taken(now, unsent, closing=closing)
+        if closing:
+            pass
+        elif self.phase is Phase.IDLE and unsent:  # its time begins when it has the answer
+            self._enter(Phase.IDLE, self.limits.idle_timeout_s)
         elif self.flow.read_paused and self.phase in (Phase.HEAD, Phase.BODY):  # it is us who do not read
             self._enter(self.phase, self.deadline - self.since)
         elif now >= self.deadline:
             self._expire()
         if now >= self.send_deadline:
-            self._reset()
+            self.reset()
 
-    def _reset(self) -> None:
+    def _look_whether_taken(self, now: float, unsent: int, *, closing: bool) -> None:
+        """Each byte that a client takes buys time for the next."""
+        taken = cast(Counted, self.transport).given - unsent
+        patience = LINGER_S if closing and unsent <= LITTLE else self.limits.send_timeout_s
+        if not (unsent or closing):
+            self.send_deadline = math.inf
+        elif taken != self._taken or self.send_deadline == math.inf:
+            self.send_deadline = now + patience
+        elif closing:
+            self.send_deadline = min(self.send_deadline, now + patience)
+        self._taken = taken
+
+    def reset(self) -> None:
         """Close at once; the kernel forgets what nobody takes."""
         descriptor = self.transport.get_extra_info("socket").fileno()
         with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as same:
@@ -249,6 +271,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._known += size
         if self._known > self._hard_limit or len(self.headers) > self.limits.max_headers * HEADER_SLACK:
             self.transport.abort()
+            raise ValueError("a header section without end")  # what came with it is not read: it may be much
 
     def _enter(self, phase: Phase, seconds: float) -> None:
         self.phase = phase

@@ -25,6 +25,7 @@ from stages.gateway.accepting import Acceptor
 from stages.gateway.config import GatewayConfig
 from stages.gateway.http import App, Receive, Scope, Send
 from stages.gateway.protocol import GuardedProtocol
+from stages.gateway.taking import too_much
 from stages.gateway.tls import Certificate
 
 log = logging.getLogger("rtrl.gateway")
@@ -148,12 +149,23 @@ class _Server(uvicorn.Server):
             await asyncio.sleep(_LOOK_S)
             now = loop.time()
             stood = now - began - _LOOK_S
-            for connection in list(self.server_state.connections):
-                cast(GuardedProtocol, connection).look(now, stood)
+            connections = [cast(GuardedProtocol, each) for each in self.server_state.connections]
+            for connection in connections:
+                connection.look(now, stood)
+            self._cut(connections)
             if self._certificate is not None:
                 await self._certificate.follow()
                 for acceptor in self._acceptors:
                     acceptor.context = self._certificate.context
+
+    def _cut(self, connections: list[GuardedProtocol]) -> None:
+        """Those off for whom most waits, when too much does."""
+        waiting = [(each.unsent, each) for each in connections if each.transport is not None]
+        slowest = too_much(waiting, self._limits.max_unread_bytes)
+        for connection in slowest:
+            connection.reset()
+        if slowest:
+            log.warning("%d clients that did not take their answers are cut off", len(slowest))
 
     async def main_loop(self) -> None:
         """uvicorn's looks ten times a second whether it is to end."""

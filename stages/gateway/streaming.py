@@ -1,9 +1,9 @@
 """Chat and completions as a stream of server-sent events.
 
 The engine is read at its own speed, whatever the client's, so a slow reader holds up neither the
-engine nor a weight swap. The last piece and `[DONE]` go out after the generation is in the spool. A
-client that leaves stops the engine, and so does a weight swap that cannot wait; what was sampled until
-then is recorded (`finish_reason` "abort").
+engine nor a weight swap: what it has not taken waits in its connection (`taking.py`). The last piece and
+`[DONE]` go out after the generation is in the spool. A client that leaves stops the engine, and so does
+a weight swap that cannot wait; what was sampled until then is recorded (`finish_reason` "abort").
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Stream:
         watch.add_done_callback(lambda _: pump.cancel())
         started = False
         while (piece := await self._outbox.get()) is not None:
-            pieces = [piece]  # joined once: behind a slow reader there may be tens of thousands
+            pieces = [piece]  # an engine that is quick sends many at once
             while not self._outbox.empty():
                 more = self._outbox.get_nowait()
                 if more is None:

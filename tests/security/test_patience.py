@@ -196,12 +196,13 @@ def test_who_does_not_take_its_answer_is_cut_off(site: Site) -> None:
 
 
 async def test_bodies_of_all_together_are_bounded(tmp_path: Path) -> None:
-    """Each is as long as it may be; what is refused now is taken when the others are answered."""
-    async with running(tmp_path, max_body_bytes=200_000, max_bodies_bytes=500_000) as rig:
+    """Each is as long as it may be; what is refused now is taken when the others are answered. What the
+    engine is not asked is not held until then."""
+    async with running(tmp_path, max_body_bytes=150_000, max_bodies_bytes=250_000) as rig:
         hold = tmp_path / "hold"
         hold.touch()
-        words, more = f"stub:hold={hold}", {"more": "x" * 150_000}
-        asked = [asyncio.create_task(rig.chat(words, metadata=more)) for _ in range(6)]
+        words = f"stub:hold={hold} " + "x" * 70_000
+        asked = [asyncio.create_task(rig.chat(words)) for _ in range(6)]
         await until(lambda: sum(each.done() for each in asked) == 3)
         hold.unlink()
         answers = await asyncio.gather(*asked)
@@ -210,5 +211,31 @@ async def test_bodies_of_all_together_are_bounded(tmp_path: Path) -> None:
         refused = next(answer for answer in answers if answer.status_code == 429)
         assert refused.json()["error"]["code"] == "too_many_requests"
         assert int(refused.headers["retry-after"]) > 0
-        assert (await rig.chat("x", metadata={"more": "x" * 150_000})).status_code == 200
+        hold.touch()
+        last = asyncio.create_task(rig.chat(f"stub:hold={hold}", metadata={"more": "x" * 140_000}))
+        await until(lambda: rig.served.gate.in_flight == 1)
+        assert rig.gateway._bodies.held < 1000
+        hold.unlink()
+        assert (await last).status_code == 200
         assert rig.gateway._bodies.held == 0
+
+
+async def test_bodies_that_do_not_end_keep_nobody_out(tmp_path: Path) -> None:
+    """Neither from a place nor from memory: the largest of those that come in makes room."""
+    limits = {"engine_connections": 1, "max_queue": 0, "max_bodies_bytes": 100_000}
+    async with running(tmp_path, **limits) as rig:
+        slow = []
+        for size in (45_000, 50_000):
+            reader, writer = await asyncio.open_connection(*rig.public.address)
+            key, length = f"Authorization: Bearer {rig.key}", f"Content-Length: {size + 1}"
+            writer.write(head("POST", CHAT, key, length) + b"x" * size)
+            slow.append((reader, writer))
+        await until(lambda: rig.gateway._bodies.held == 95_000)
+        assert (await rig.chat("x" * 20_000)).status_code == 200
+        assert (await slow[1][0].readline()).startswith(b"HTTP/1.1 429 ")
+        slow[0][1].write(b"x")
+        assert (await slow[0][0].readline()).startswith(b"HTTP/1.1 400 "), "it is no JSON"
+        for _, writer in slow:
+            writer.close()
+        await until(lambda: rig.gateway._bodies.held == 0)
+        assert not rig.gateway._bodies.coming

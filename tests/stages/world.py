@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from stages.collect.run import STAGE as COLLECT
+from stages.gateway.key_file import FILE, ApiKey, encoded, replace
 from stages.linestate import LineState, write_consumed
 from stages.records import Event, Generation, Sampling, Span
 from stages.registry.store import Store
@@ -64,6 +65,11 @@ class World:
         """Make a checkpoint live."""
         self.store.move_alias("auto", "live", digest, reason="test", by="test")
         self.live = digest
+
+    def shared_key(self, *ids: str) -> None:
+        """API keys of products, whose names are users."""
+        keys = [ApiKey(id, f"{id}-name", "0" * 64, "", shared=True) for id in ids]
+        replace({self.workspace.keys_dir / FILE: encoded(keys)}, lambda: None)
 
     def generation(
         self,

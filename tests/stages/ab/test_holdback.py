@@ -72,6 +72,7 @@ def test_the_arms_are_read_over_all_checkpoints_since(tmp_path: Path) -> None:
     with pytest.raises(InputMissingError, match="held back"):
         take_look_at_holdback(world.workspace, world.store, Silent(), by="test")
     anchor = world.live
+    world.shared_key("k1")
     world.generation("before", "before", 0, user="user-0")
     world.writer.flush()
     held = open_holdback(world.store, "auto", anchor, 0.2, 1, by="test")

@@ -41,6 +41,7 @@ def test_a_canary_is_seen_however_far_it_is_from_live(tmp_path: Path, steps: int
         world.promote(above[0])
     canary = world.checkpoint(above[steps - 1])
     assert world.store.lag(canary, world.live) == steps
+    world.shared_key("k1")
     world.generation("before", "before", 0, user="user-0", checkpoint=above[1])
     salt = canary_of(world, canary).salt
     users = [f"user-{number}" for number in range(1000)]
@@ -67,6 +68,7 @@ def test_whom_the_live_engine_answered_in_its_place_is_nobody_of_the_live_arm(tm
     canary = world.checkpoint(world.live)
     held = open_holdback(world.store, "auto", world.live, 0.2, 1, by="test")
     salt = canary_of(world, canary).salt
+    world.shared_key("k1")
     world.generation("before", "before", 0, user="user-0")
     everybody = [f"user-{number}" for number in range(1000)]
     back = [user for user in everybody if assigned(user, held.salt, held.share)]
@@ -109,6 +111,7 @@ def test_a_canary_whose_completions_nobody_takes_is_rolled_back(tmp_path: Path) 
     """Of 50 users an arm four in five take theirs, one in five of the canary's: a line of nothing else."""
     world = World(tmp_path, SETTINGS)
     canary = world.checkpoint(world.live)
+    world.shared_key("k1")
     world.generation("before", "before", 0, user="user-0")
     salt = canary_of(world, canary).salt
     users = [f"user-{number}" for number in range(1000)]
@@ -128,4 +131,40 @@ def test_a_canary_whose_completions_nobody_takes_is_rolled_back(tmp_path: Path) 
     assert seen.data["metrics"]["completion_accepted"]["gain"] == pytest.approx(-0.6)
     assert seen.action == "roll_back"
     assert seen.reason.startswith("completion_accepted is worse by 0.6")
+    world.close()
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["personal", "shared"])
+def test_a_key_that_names_many_users_is_one_unless_it_is_shared(tmp_path: Path, shared: bool) -> None:
+    """Ten people an arm with a key each, four in five of whose completions are taken; and a key that names
+    forty users an arm, takes what the live checkpoint answers to them and refuses what the canary does."""
+    world = World(tmp_path, SETTINGS)
+    world.shared_key(*["many"] * shared)
+    canary = world.checkpoint(world.live)
+    world.generation("before", "before", 0, user="user-0", key_id="user-0")
+    salt = canary_of(world, canary).salt
+    users = [f"user-{number}" for number in range(1, 1000)]
+    for mine in (False, True):
+        own = [user for user in users if assigned(user, salt, SHARE) == mine]
+        for number, user in enumerate(own[:50]):
+            forged = number >= 10
+            key = "many" if forged else user
+            world.generation(
+                f"g-{user}", f"e-{user}", HOUR, user=user, session=f"s-{user}", key_id=key,
+                arm=("live", "canary")[mine], checkpoint=(world.live, canary)[mine],
+            )  # fmt: skip
+            taken = not mine if forged else number % 5 != 0
+            end = "completion_accepted" if taken else "completion_rejected"
+            world.event(f"g-{user}", end, HOUR + 1000, key=key)
+    world.tick(9 * HOUR)
+    world.writer.flush()
+    seen = take_look(world.workspace, world.store, Silent(), by="test", deciding=False)
+    each = seen.data["metrics"]["completion_accepted"]
+    users_of = 50 if shared else 10  # and the key, once in each arm
+    assert seen.data["users"] == {"live": users_of, "canary": users_of}
+    assert seen.data["episodes"] == {"live": 50, "canary": 50}
+    assert each["users"] == [50, 50] if shared else [11, 11]
+    assert each["gain"] == pytest.approx((8 - 48) / 50 if shared else (8 - 9) / 11)  # one completion of its
+    assert seen.action == ("roll_back" if shared else "hold")
+    assert seen.data["joined"] == ([] if shared else [{"key": "many", "name": "many", "users": 80}])
     world.close()

@@ -21,7 +21,7 @@ def columns(*rows: tuple[str, str, float | None, float | None]) -> Columns:
     empty = {name: [None] * len(rows) for name in SIGNALS.values()}
     return empty | {
         "episode_id": [row[0] for row in rows],
-        "user": [row[1] for row in rows],
+        **{name: [row[1] for row in rows] for name in ("user", "unit")},
         "edit_persistence": [row[2] for row in rows],
         "invalid_tool_calls": [row[3] for row in rows],
     }

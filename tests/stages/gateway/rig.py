@@ -39,6 +39,7 @@ class Rig:
     root: Path
     stub: StubEngine
     engine_listener: Listener
+    public: Listener
     served: ServedState
     gateway: Gateway
     swapper: Swapper
@@ -158,7 +159,7 @@ async def running(root: Path, **settings: Any) -> AsyncIterator[Rig]:
     rig.gateway = create_app(config, rig.spool, rig.inbox, rig.vault, keys, engine, rig.served, verdicts)
     rig.swapper = Swapper(rig.served, rig.update, config.drain_timeout_s)
     admin = Admin(ADMIN_KEY, rig.gateway.arms, rig.swapper, rig.spool, rig.gateway.metrics)
-    public = Listener(rig.gateway, [bind_tcp("127.0.0.1", 0)], config)
+    rig.public = public = Listener(rig.gateway, [bind_tcp("127.0.0.1", 0)], config)
     private = Listener(admin, [bind_tcp("127.0.0.1", 0)], config)
     await asyncio.gather(public.start(), private.start())
     rig.url = url_of(public)

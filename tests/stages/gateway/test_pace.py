@@ -67,6 +67,19 @@ def test_a_few_slow_answers_are_no_collapse_and_old_ones_are_forgotten() -> None
     assert collapsed(live, slow, 5.0) == ""
 
 
+@pytest.mark.parametrize(("theirs", "says"), [(210.0, False), (1100.0, True)])
+def test_one_that_asks_most_has_one_say(theirs: float, says: bool) -> None:
+    """A job that wants one token of a long prompt, and three people: 4 ms a token in the live arm."""
+    live, canary = Pace(lambda: 0.0), Pace(lambda: 0.0)
+    for who in ("ann", "bob", "cid") * 2:
+        live.add(200.0, 50, who)
+        canary.add(theirs, 50, who)
+    for _ in range(14):
+        live.add(200.0, 50, "dan")
+        canary.add(300.0, 1, "job")
+    assert bool(collapsed(live, canary, 5.0)) == says
+
+
 class Clock:
     """Seconds that a test sets."""
 
@@ -102,7 +115,7 @@ def test_busy_arms_are_known_over_the_whole_window_too() -> None:
     for tick in range(600 * 50):  # fifty answers a second, slow ones from 300 s to 400 s
         clock.now = tick / 50
         busy.add(1200 if 300 <= clock.now < 400 else 200, 50)
-    took = [ms for ms, _ in busy.recent()]
+    took = [answer.ms for answer in busy.recent()]
     assert len(took) == pacing.A_SECOND * WINDOW_S
     assert sum(ms == 1200 for ms in took) == pytest.approx(len(took) / 3, rel=0.02)
     assert len(busy.recent(since=clock.now - 9.5)) == pytest.approx(10 * pacing.A_SECOND, abs=pacing.A_SECOND)
