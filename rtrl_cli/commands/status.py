@@ -57,14 +57,15 @@ def serving(run_dir: Path) -> dict[str, Any] | None:
 
 
 def ago(moment: str | None) -> str:
-    """`3 min ago` of an ISO time."""
+    """`3 min ago` of an ISO time; `3 min ahead` of one that the clock had before it was set back."""
     if not moment:
         return "-"
     seconds = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+    side, seconds = ("ago", seconds) if seconds > -1 else ("ahead", -seconds)
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:
-            return f"{seconds / length:.0f} {unit} ago"
-    return f"{max(seconds, 0):.0f} s ago"
+            return f"{seconds / length:.0f} {unit} {side}"
+    return f"{max(seconds, 0):.0f} s {side}"
 
 
 def text(seen: dict[str, Any], warnings: Sequence[str]) -> str:

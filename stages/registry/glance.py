@@ -58,7 +58,7 @@ def _lines(connection: sqlite3.Connection) -> list[dict[str, Any]]:
     query = """SELECT deployment.*, artifact.version FROM deployment
                JOIN artifact ON artifact.id = deployment.artifact_id
                WHERE deployment.state IN ('live', 'staged', 'verifying', 'canary', 'rolling_back')
-               ORDER BY deployment.created_at"""
+               ORDER BY deployment.rowid"""
     for row in connection.execute(query):
         line = lines.setdefault(row["line"], {"line": row["line"], "live": None, "anchor": None})
         line.setdefault("deployments", []).append(
@@ -107,7 +107,7 @@ def _run(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def _recent(connection: sqlite3.Connection) -> list[dict[str, Any]]:
-    query = "SELECT * FROM run ORDER BY created_at DESC LIMIT ?"
+    query = "SELECT * FROM run ORDER BY rowid DESC LIMIT ?"  # as they were begun, whatever the clock said
     return [_run(row) for row in connection.execute(query, (RECENT_RUNS,))]
 
 
@@ -131,7 +131,7 @@ def _last_of_stage(connection: sqlite3.Connection) -> dict[str, Any]:
     ).fetchall()
     for (stage,) in stages:
         row = connection.execute(
-            "SELECT * FROM run WHERE stage = ? ORDER BY created_at DESC LIMIT 1", (stage,)
+            "SELECT * FROM run WHERE rowid = (SELECT MAX(rowid) FROM run WHERE stage = ?)", (stage,)
         ).fetchone()
         found[stage] = {**_run(row), "metrics": json.loads(row["metrics"])}
     return found

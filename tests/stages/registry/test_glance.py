@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from stages import locks
 from stages.registry.glance import glance
 from stages.registry.runs import begin_run
@@ -10,6 +12,25 @@ from stages.runner import run_stage
 from stages.stage import Output
 from stages.workspace import Workspace
 from tests.stages.toy import Toy, checkpoint
+
+
+@pytest.mark.parametrize("moved", ["2001-01-01T00:00:00.000000Z", "2101-01-01T00:00:00.000000Z"])
+def test_runs_keep_their_order_when_the_clock_was_set(
+    moved: str, workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`rtrl status` did not show what ran since; `train` went on from the line state of an older distill."""
+    first = run_stage(workspace, store, Toy("a")).run_id
+    with monkeypatch.context() as clock:
+        clock.setattr("stages.registry.runs.now", lambda: moved)
+        second = run_stage(workspace, store, Toy("a"), force=True).run_id
+    third = run_stage(workspace, store, Toy("a"), force=True)
+    made = [third.run_id, second, first]
+    seen = glance(store.dir)
+    assert [run["id"] for run in seen["runs"]] == made
+    assert seen["last_of_stage"]["collect"]["id"] == third.run_id
+    assert [run.id for run in store.runs("collect")] == made
+    assert [run.id for run in store.producers(third.outputs["data"].digest)] == made
+    assert run_stage(workspace, store, Toy("a")).run_id == third.run_id
 
 
 def test_an_empty_store(store: Store) -> None:
