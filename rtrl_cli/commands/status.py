@@ -72,7 +72,8 @@ def text(seen: dict[str, Any], warnings: Sequence[str]) -> str:
     """The status for people."""
     parts = [pairs({"workspace": seen["workspace"], "serving": _serving_text(seen["serving"])})]
     if seen["lines"]:
-        parts.append(table(("LINE", "LIVE", "SINCE", "ANCHOR", "DEPLOYMENT"), map(_line_row, seen["lines"])))
+        header = ("LINE", "LIVE", "SINCE", "ANCHOR", "LAST REPORT", "DEPLOYMENT")
+        parts.append(table(header, map(_line_row, seen["lines"])))
     parts += [
         f"{bold('ALARM')} {alarm['id']} of line {line['line']}: {alarm['text']} (`rtrl monitor`)"
         for line in seen["lines"]
@@ -86,8 +87,11 @@ def text(seen: dict[str, Any], warnings: Sequence[str]) -> str:
         ]
         parts.append(table(("KIND", "COUNT", "SIZE", "NEWEST", "MADE"), rows))
     if seen["runs"]:
-        recent = [(run["id"], _state(run, seen), ago(run["began"]), _error(run)) for run in seen["runs"]]
-        parts.append(table(("RUN", "STATE", "BEGAN", "ERROR"), recent))
+        recent = [
+            (run["id"], run["line"], _state(run, seen), ago(run["began"]), _error(run))
+            for run in seen["runs"]
+        ]
+        parts.append(table(("RUN", "LINE", "STATE", "BEGAN", "ERROR"), recent))
     for name, report in seen["reports"].items():
         figures = {k: v for k, v in report.items() if isinstance(v, str | int | float | bool)}
         parts.append(f"{bold(f'report {name}')}\n{pairs(figures)}")
@@ -101,8 +105,8 @@ def _serving_text(noted: dict[str, Any] | None) -> str:
     return f"{noted['url']} (pid {noted['pid']}, since {ago(noted['since'])}{engines})"
 
 
-def _line_row(line: dict[str, Any]) -> tuple[str, str, str, str, str]:
-    live, anchor = line["live"], line["anchor"]
+def _line_row(line: dict[str, Any]) -> tuple[str, ...]:
+    live, anchor, report = line["live"], line["anchor"], line["report"]
     deployments = [
         f"{d['checkpoint']} {d['state']}" + (f" OVERRIDE: {d['reason']}" if d["override"] else "")
         for d in line.get("deployments", [])
@@ -112,6 +116,7 @@ def _line_row(line: dict[str, Any]) -> tuple[str, str, str, str, str]:
         live["ref"] if live else "-",
         ago(live["since"]) if live else "-",
         anchor["ref"] if anchor else "-",
+        f"{report['ref']} {report['verdict'] or ''}".rstrip() if report else "-",
         ", ".join(deployments) or "-",
     )
 

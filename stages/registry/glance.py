@@ -72,7 +72,21 @@ def _lines(connection: sqlite3.Connection) -> list[dict[str, Any]]:
                 "override": bool(row["override"]),
             }
         )
+    for name, line in lines.items():
+        line["report"] = _gate_report(connection, name)
     return list(lines.values())
+
+
+def _gate_report(connection: sqlite3.Connection, line: str) -> dict[str, Any] | None:
+    """What the gate said last of a candidate of the line; None before it said anything."""
+    query = """SELECT version, created_at, meta FROM artifact
+               WHERE line = ? AND kind = 'report' AND state = 'committed' ORDER BY version DESC LIMIT ?"""
+    for row in connection.execute(query, (line, RECENT_REPORTS)):
+        meta = json.loads(row["meta"])
+        if meta.get("report", "gate") == "gate":
+            said = {"verdict": meta.get("verdict"), "made": row["created_at"]}
+            return {"ref": f"report@v{row['version']}", **said}
+    return None
 
 
 def _counts(connection: sqlite3.Connection) -> dict[str, Any]:
@@ -140,13 +154,19 @@ def _last_of_stage(connection: sqlite3.Connection) -> dict[str, Any]:
 def _reports(connection: sqlite3.Connection) -> dict[str, Any]:
     """The newest report of each type (`meta.report`, "gate" when it names none), with its figures."""
     found: dict[str, Any] = {}
-    query = """SELECT version, digest, created_at, meta FROM artifact
+    query = """SELECT version, digest, line, created_at, meta FROM artifact
                WHERE kind = 'report' AND state = 'committed' ORDER BY version DESC LIMIT ?"""
     for row in connection.execute(query, (RECENT_REPORTS,)):
         meta = json.loads(row["meta"])
         found.setdefault(
             str(meta.get("report", "gate")),
-            {"ref": f"report@v{row['version']}", "digest": row["digest"], "made": row["created_at"], **meta},
+            {
+                "ref": f"report@v{row['version']}",
+                "line": row["line"],
+                "digest": row["digest"],
+                "made": row["created_at"],
+                **meta,
+            },
         )
     return found
 

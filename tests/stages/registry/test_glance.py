@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rtrl_cli.commands.status import text
 from stages import locks
 from stages.registry.glance import glance
 from stages.registry.runs import begin_run
@@ -31,6 +32,33 @@ def test_runs_keep_their_order_when_the_clock_was_set(
     assert [run.id for run in store.runs("collect")] == made
     assert [run.id for run in store.producers(third.outputs["data"].digest)] == made
     assert run_stage(workspace, store, Toy("a")).run_id == third.run_id
+
+
+def test_each_line_has_the_last_word_of_its_gate(workspace: Workspace, store: Store, tmp_path: Path) -> None:
+    """The newest report of any line was shown, without its line: one that passed hid another's rejections."""
+    first = checkpoint(store, tmp_path / "c", "one")
+    for line in ("auto", "chat", "chat-b"):
+        store.move_alias(line, "live", first.digest, reason="test")
+    (tmp_path / "r").mkdir()
+    for line, kind, verdict in (
+        ("chat", "gate", "pass"),
+        ("chat", "gate", "regressed"),
+        ("chat", "demo", ""),
+        ("auto", "gate", "pass"),
+    ):
+        made = Output("report", {"report": kind, "verdict": verdict, "of": line})
+        (tmp_path / "r" / "f").write_text(f"{line} {kind} {verdict}")
+        store.publish_external({"report": (made, tmp_path / "r")}, line=line)
+    seen = glance(store.dir)
+    told = {one["line"]: (one["report"] or {}).get("verdict") for one in seen["lines"]}
+    assert told == {"auto": "pass", "chat": "regressed", "chat-b": None}
+    assert (seen["reports"]["gate"]["line"], seen["reports"]["gate"]["ref"]) == ("auto", "report@v4")
+    shown = text(
+        {"workspace": "w", "serving": None, **seen, "lines": [{**x, "alarms": []} for x in seen["lines"]]}, ()
+    )
+    rows = [line.split() for line in shown.splitlines()]
+    assert [row[-3:-1] for row in rows if row and row[0] == "chat"] == [["report@v2", "regressed"]]
+    assert [row[1] for row in rows if row and row[0].startswith("init-")][:2] == ["auto", "chat"]
 
 
 def test_an_empty_store(store: Store) -> None:
