@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stages.vault_check import VaultCheck
     from stages.workspace import Workspace
 
+_NAMED = 10  # users that a problem names
 HINT = "restore what is damaged from a backup; docs/registry.md says how"
 Seed = Annotated[
     int | None,
@@ -64,7 +65,8 @@ def command(
         received, damaged = verify_inbox(found.inbox_dir, deep=deep)
         vault = _check_keys(found, store, chosen)
     older = [f"{problem}; {WAY_OUT}" for problem in [problem_of(store, found.spool_dir)] if problem]
-    problems = [*result.problems, *spool.problems, *older, *damaged, *vault.problems]
+    back = [] if vault.problems else _back_again(found, store)
+    problems = [*result.problems, *spool.problems, *older, *damaged, *vault.problems, *back]
     metrics: dict[str, Any] = {
         "depth": chosen.value,
         "seed": drawn_by,
@@ -113,6 +115,16 @@ def _check_keys(workspace: Workspace, store: Store, depth: Depth) -> VaultCheck:
     users = sealed_users(workspace, store, deep=deep)
     opened = samples(workspace, store, everywhere=depth is Depth.full) if deep else ()
     return check_vault(workspace.keys_dir, deep=deep, sealed_for=users, samples=opened)
+
+
+def _back_again(workspace: Workspace, store: Store) -> list[str]:
+    """What is wrong where keys/ was put back from a copy of before somebody was forgotten."""
+    from stages.forget.forget import restored
+
+    users = restored(workspace, store)
+    named = ", ".join(users[:_NAMED]) + (f" and {len(users) - _NAMED} more" if len(users) > _NAMED else "")
+    what = "keys/vault.db is of before these users were forgotten, and what they wrote can be read again"
+    return [f"{what}: `rtrl forget` each of them again: {named}"] if users else []
 
 
 def _document(
