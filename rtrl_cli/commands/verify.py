@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -65,8 +66,7 @@ def command(
         received, damaged = verify_inbox(found.inbox_dir, deep=deep)
         vault = _check_keys(found, store, chosen)
     older = [f"{problem}; {WAY_OUT}" for problem in [problem_of(store, found.spool_dir)] if problem]
-    back = [] if vault.problems else _back_again(found, store)
-    problems = [*result.problems, *spool.problems, *older, *damaged, *vault.problems, *back]
+    problems = [*result.problems, *spool.problems, *older, *damaged, *vault.problems]
     metrics: dict[str, Any] = {
         "depth": chosen.value,
         "seed": drawn_by,
@@ -114,7 +114,8 @@ def _check_keys(workspace: Workspace, store: Store, depth: Depth) -> VaultCheck:
     deep = depth is not Depth.present
     users = sealed_users(workspace, store, deep=deep)
     opened = samples(workspace, store, everywhere=depth is Depth.full) if deep else ()
-    return check_vault(workspace.keys_dir, deep=deep, sealed_for=users, samples=opened)
+    checked = check_vault(workspace.keys_dir, deep=deep, sealed_for=users, samples=opened)
+    return checked if checked.problems else replace(checked, problems=_back_again(workspace, store))
 
 
 def _back_again(workspace: Workspace, store: Store) -> list[str]:
