@@ -74,8 +74,10 @@ def text(seen: dict[str, Any], warnings: Sequence[str]) -> str:
     if seen["lines"]:
         header = ("LINE", "LIVE", "SINCE", "ANCHOR", "LAST REPORT", "DEPLOYMENT")
         parts.append(table(header, map(_line_row, seen["lines"])))
+    several = len(seen["lines"]) > 1
     parts += [
-        f"{bold('ALARM')} {alarm['id']} of line {line['line']}: {alarm['text']} (`rtrl monitor`)"
+        f"{bold('ALARM')} {alarm['id']} of line {line['line']}: {alarm['text']} "
+        f"(`rtrl monitor{' --line ' + line['line'] if several else ''}`)"
         for line in seen["lines"]
         for alarm in line["alarms"]
     ]
