@@ -66,9 +66,22 @@ FromRun = Annotated[
     str | None,
     typer.Option("--from-run", metavar="RUN", help="Repeat a recorded run into a scratch store."),
 ]
+Watch = Annotated[bool, typer.Option("--watch", help="Look again and again.")]
+EVERY_S = 60.0
+Every = Annotated[
+    float | None,
+    typer.Option("--every", min=1, help=f"Seconds between two looks of --watch; default {EVERY_S:.0f}."),
+]
 REFS = "checkpoint@live, KIND@vN, KIND@latest, sha256:PREFIX"
 Ref = Annotated[str, typer.Argument(metavar="REF", help=f"{REFS}.")]
 RefOrId = Annotated[str, typer.Argument(metavar="REF", help=f"{REFS}; also a run or deployment id.")]
+
+
+def pause(watch: bool, every: float | None) -> float | None:
+    """Seconds between two looks; None for one look alone. Raises UsageError."""
+    if every is not None and not watch:
+        raise UsageError("--every is of --watch: else there is one look", hint="give --watch as well")
+    return (every or EVERY_S) if watch else None
 
 
 def settings(overrides: Sequence[str] | None, line: str | None) -> list[str]:

@@ -16,6 +16,7 @@ from cursorbench.files import sync
 from stages import faults
 from stages.errors import IntegrityError, UsageError
 from stages.registry.schema import address
+from stages.spool.pending import PENDING_PREFIX
 from stages.vault import DATABASE_FILE, Vault
 from stages.vault_files import connect
 from stages.wording import count
@@ -31,7 +32,8 @@ def backup(root: Path, keys_dir: Path, to: Path) -> tuple[Path, int]:
 
     Raises:
         UsageError: (exit 2) `to` is in the workspace, in no folder, or another file than a copy.
-        IntegrityError: (exit 12) the vault is damaged, or lacks keys that the copy there has.
+        IntegrityError: (exit 12) the vault is damaged, lacks keys that the copy there has, or has those of
+            users who are forgotten there.
         InputMissingError, DependencyDownError: as `Vault.open`.
     """
     target = _target(root, keys_dir, to)
@@ -44,9 +46,9 @@ def backup(root: Path, keys_dir: Path, to: Path) -> tuple[Path, int]:
         with closing(connect(keys_dir / DATABASE_FILE)) as db:
             db.execute("PRAGMA temp_store = MEMORY")
             db.execute("VACUUM INTO ?", (str(partial),))
-        living, keys = _read(partial)
+        living, destroyed = _read(partial)
         if target.exists():
-            _refuse_older(target, keys)
+            _refuse_older(target, living, living | destroyed)
         sync(partial)
         faults.point("vault.backup.rename.before")
         partial.replace(target)
@@ -54,7 +56,7 @@ def backup(root: Path, keys_dir: Path, to: Path) -> tuple[Path, int]:
         partial.unlink(missing_ok=True)
         raise
     sync(target.parent)
-    return target, living
+    return target, len(living)
 
 
 def _target(root: Path, keys_dir: Path, to: Path) -> Path:
@@ -71,8 +73,8 @@ def _target(root: Path, keys_dir: Path, to: Path) -> Path:
     return target
 
 
-def _read(path: Path) -> tuple[int, set[_Key]]:
-    """How many keys of a copy live, and all of them."""
+def _read(path: Path) -> tuple[set[_Key], set[_Key]]:
+    """Of a copy the keys that live, and those that were destroyed."""
     with closing(sqlite3.connect(address(path), uri=True, timeout=30)) as db:
         found = [row[0] for row in db.execute("PRAGMA integrity_check(1)").fetchall()]
         if found != ["ok"]:
@@ -81,18 +83,26 @@ def _read(path: Path) -> tuple[int, set[_Key]]:
                 hint="remove the file if it is an old copy; `rtrl verify --full` looks at keys/",
             )
         rows = db.execute("SELECT user, epoch, created, forgotten IS NULL FROM user_keys").fetchall()
-    return sum(row[3] for row in rows), {(row[0], row[1], row[2]) for row in rows}
+    living = {row[:3] for row in rows if row[3]}
+    return living, {row[:3] for row in rows} - living
 
 
-def _refuse_older(target: Path, keys: set[_Key]) -> None:
-    """Raises when the copy that would be replaced has keys that are nowhere else."""
+def _refuse_older(target: Path, living: set[_Key], keys: set[_Key]) -> None:
+    """Raises when the copy that would be replaced has keys that are nowhere else, or lacks what it must."""
     try:
-        lost = _read(target)[1] - keys
+        there, destroyed = _read(target)
     except sqlite3.DatabaseError as error:
         raise UsageError(f"{target} is there, and no copy of keys", hint="name another file") from error
-    if lost:
+    if lost := (there | destroyed) - keys:
         raise IntegrityError(
             f"{target} has {count(len(lost), 'key')} that keys/ lacks: it may be all that is left of them",
             hint="keys/ was put back from an older copy, or is another workspace's; keep the file, and name "
             "another one",
+        )
+    back = {user for user, *_ in living & destroyed if not user.startswith(PENDING_PREFIX)}
+    if back:
+        raise IntegrityError(
+            f"keys/ was put back from an older copy: {target} has {count(len(back), 'user')} as forgotten "
+            "whose key is there again",
+            hint="`rtrl verify` names them; `rtrl forget` each of them again, then make the copy",
         )

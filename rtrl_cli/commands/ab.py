@@ -27,10 +27,6 @@ Decide = Annotated[
     bool,
     typer.Option("--decide", help="Act on it: roll back (exit 14), promote at the horizon (0), or hold (4)."),
 ]
-Watch = Annotated[bool, typer.Option("--watch", help="Look again and again.")]
-Every = Annotated[float, typer.Option("--every", min=1, help="Seconds between two looks.")]
-
-
 Holdback = Annotated[
     bool,
     typer.Option("--holdback", help="Compare with the users held back on the anchor: what was gained since."),
@@ -40,8 +36,8 @@ Holdback = Annotated[
 def command(
     decide: Decide = False,
     holdback: Holdback = False,
-    watch: Watch = False,
-    every: Every = 60.0,
+    watch: options.Watch = False,
+    every: options.Every = None,
     line: options.Line = None,
     overrides: options.Set = None,
     as_json: options.Json = False,
@@ -51,12 +47,13 @@ def command(
     """Show how the open canary does beside the live checkpoint; with --decide, act on it."""
     if holdback and decide:
         raise UsageError("--holdback decides nothing", hint="leave --decide away")
+    pause = options.pause(watch, every)
     found, store = _opened(workspace, options.settings(overrides, line))
     if holdback:
-        _again(lambda: _benefit(found, store, as_json=as_json, quiet=quiet), every if watch else None, quiet)
+        _again(lambda: _benefit(found, store, as_json=as_json, quiet=quiet), pause, quiet)
         return
     one = _Looks(found, store, decide=decide, as_json=as_json, quiet=quiet)
-    _again(one.take, every if watch else None, quiet)
+    _again(one.take, pause, quiet)
 
 
 def _again(look: Callable[[], bool], every: float | None, quiet: bool) -> None:

@@ -33,7 +33,7 @@ def monitor(
     watch: Annotated[
         bool, typer.Option("--watch", help="Look again and again; tell webhook and ping of what is new.")
     ] = False,
-    every: Annotated[float, typer.Option("--every", min=1, help="Seconds between two looks.")] = 60.0,
+    every: options.Every = None,
     plot: Annotated[
         Path | None,
         typer.Option(
@@ -55,16 +55,17 @@ def monitor(
         return
     from stages.populations import require_line
 
+    pause = options.pause(watch, every)
     if plot is not None:
         _require_picture(plot)
     found, store = open_store(workspace, options.settings((), line))
     require_line(store, found.settings)
-    if not watch:
+    if pause is None:
         _look(found, store, plot, as_json, quiet)
         return
     while True:
         _watched(found, lambda: _look(found, store, plot, as_json, quiet), quiet)
-        time.sleep(every)
+        time.sleep(pause)
 
 
 @app.command()

@@ -57,23 +57,27 @@ def serving(run_dir: Path) -> dict[str, Any] | None:
 
 
 def ago(moment: str | None) -> str:
-    """`3 min ago` of an ISO time."""
+    """`3 min ago` of an ISO time; `3 min ahead` of one that the clock had before it was set back."""
     if not moment:
         return "-"
     seconds = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+    side, seconds = ("ago", seconds) if seconds > -1 else ("ahead", -seconds)
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:
-            return f"{seconds / length:.0f} {unit} ago"
-    return f"{max(seconds, 0):.0f} s ago"
+            return f"{seconds / length:.0f} {unit} {side}"
+    return f"{max(seconds, 0):.0f} s {side}"
 
 
 def text(seen: dict[str, Any], warnings: Sequence[str]) -> str:
     """The status for people."""
     parts = [pairs({"workspace": seen["workspace"], "serving": _serving_text(seen["serving"])})]
     if seen["lines"]:
-        parts.append(table(("LINE", "LIVE", "SINCE", "ANCHOR", "DEPLOYMENT"), map(_line_row, seen["lines"])))
+        header = ("LINE", "LIVE", "SINCE", "ANCHOR", "LAST REPORT", "DEPLOYMENT")
+        parts.append(table(header, map(_line_row, seen["lines"])))
+    several = len(seen["lines"]) > 1
     parts += [
-        f"{bold('ALARM')} {alarm['id']} of line {line['line']}: {alarm['text']} (`rtrl monitor`)"
+        f"{bold('ALARM')} {alarm['id']} of line {line['line']}: {alarm['text']} "
+        f"(`rtrl monitor{' --line ' + line['line'] if several else ''}`)"
         for line in seen["lines"]
         for alarm in line["alarms"]
     ]
@@ -85,8 +89,11 @@ def text(seen: dict[str, Any], warnings: Sequence[str]) -> str:
         ]
         parts.append(table(("KIND", "COUNT", "SIZE", "NEWEST", "MADE"), rows))
     if seen["runs"]:
-        recent = [(run["id"], _state(run, seen), ago(run["began"]), _error(run)) for run in seen["runs"]]
-        parts.append(table(("RUN", "STATE", "BEGAN", "ERROR"), recent))
+        recent = [
+            (run["id"], run["line"], _state(run, seen), ago(run["began"]), _error(run))
+            for run in seen["runs"]
+        ]
+        parts.append(table(("RUN", "LINE", "STATE", "BEGAN", "ERROR"), recent))
     for name, report in seen["reports"].items():
         figures = {k: v for k, v in report.items() if isinstance(v, str | int | float | bool)}
         parts.append(f"{bold(f'report {name}')}\n{pairs(figures)}")
@@ -100,8 +107,8 @@ def _serving_text(noted: dict[str, Any] | None) -> str:
     return f"{noted['url']} (pid {noted['pid']}, since {ago(noted['since'])}{engines})"
 
 
-def _line_row(line: dict[str, Any]) -> tuple[str, str, str, str, str]:
-    live, anchor = line["live"], line["anchor"]
+def _line_row(line: dict[str, Any]) -> tuple[str, ...]:
+    live, anchor, report = line["live"], line["anchor"], line["report"]
     deployments = [
         f"{d['checkpoint']} {d['state']}" + (f" OVERRIDE: {d['reason']}" if d["override"] else "")
         for d in line.get("deployments", [])
@@ -111,6 +118,7 @@ def _line_row(line: dict[str, Any]) -> tuple[str, str, str, str, str]:
         live["ref"] if live else "-",
         ago(live["since"]) if live else "-",
         anchor["ref"] if anchor else "-",
+        f"{report['ref']} {report['verdict'] or ''}".rstrip() if report else "-",
         ", ".join(deployments) or "-",
     )
 

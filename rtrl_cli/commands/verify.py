@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from stages.vault_check import VaultCheck
     from stages.workspace import Workspace
 
+_NAMED = 10  # users that a problem names
 HINT = "restore what is damaged from a backup; docs/registry.md says how"
 Seed = Annotated[
     int | None,
@@ -112,7 +114,18 @@ def _check_keys(workspace: Workspace, store: Store, depth: Depth) -> VaultCheck:
     deep = depth is not Depth.present
     users = sealed_users(workspace, store, deep=deep)
     opened = samples(workspace, store, everywhere=depth is Depth.full) if deep else ()
-    return check_vault(workspace.keys_dir, deep=deep, sealed_for=users, samples=opened)
+    checked = check_vault(workspace.keys_dir, deep=deep, sealed_for=users, samples=opened)
+    return checked if checked.problems else replace(checked, problems=_back_again(workspace, store))
+
+
+def _back_again(workspace: Workspace, store: Store) -> list[str]:
+    """What is wrong where keys/ was put back from a copy of before somebody was forgotten."""
+    from stages.forget.forget import restored
+
+    users = restored(workspace, store)
+    named = ", ".join(users[:_NAMED]) + (f" and {len(users) - _NAMED} more" if len(users) > _NAMED else "")
+    what = "keys/vault.db is of before these users were forgotten, and what they wrote can be read again"
+    return [f"{what}: `rtrl forget` each of them again: {named}"] if users else []
 
 
 def _document(

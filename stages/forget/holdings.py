@@ -48,7 +48,7 @@ class Learned:
     digest: str
     episodes: int | None
     line: str
-    marks: tuple[str, ...]  # "live", "anchor", "removed" by gc
+    marks: tuple[str, ...]  # "live", "anchor" of its line, "live of chat" of another's, "removed" by gc
     through: str = ""  # the nearest ancestor with episodes of its own, for a descendant
     note: str = ""
 
@@ -201,5 +201,6 @@ def _names(store: Store) -> dict[str, list[str]]:
     for line in store.lines():
         for name in ("live", "anchor"):
             if (artifact := store.alias(line, name)) is not None:
-                found.setdefault(artifact.digest, []).append(name)
+                mark = name if artifact.line == line else f"{name} of {line}"
+                found.setdefault(artifact.digest, []).append(mark)
     return found

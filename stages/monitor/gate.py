@@ -7,7 +7,7 @@ about. Not for: raising alarms (`charts.py`), the gate's own tests (`evals/gate.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from stages.errors import GateRejectedError, InputMissingError, IntegrityError, RtrlError, UsageError
 from stages.monitor.standing import ACKNOWLEDGED, ENTITY, SEEN, Standing, acknowledged, of_line, standing
@@ -70,7 +70,8 @@ def acknowledge(
         raise UsageError("acknowledging an alarm needs a reason", hint='--reason "why"')
     (known, unread), done = of_line(store.dir, line), acknowledged(store.dir)
     gone = done - {one.alarm["id"] for one in known}
-    found = [_one(known, unread, name) for name in dict.fromkeys(ids) if name not in gone]
+    asked = [name for name in dict.fromkeys(ids) if name not in gone]
+    found = [_one(known, unread, name) or _missing(store, line, name) for name in asked]
     new = [one for one in found if one.acknowledged is None or one.acknowledged.alarm != one.alarm["id"]]
     if new and not dry_run:
         with store.write("alarm") as session:
@@ -81,12 +82,21 @@ def acknowledge(
     return new
 
 
-def _one(known: Sequence[Standing], unread: Sequence[IntegrityError], name: str) -> Standing:
+def _one(known: Sequence[Standing], unread: Sequence[IntegrityError], name: str) -> Standing | None:
     found = [one for one in known if name and one.alarm["id"].startswith(name)]
     if not found:
         if name and unread:
             raise unread[0]
-        raise InputMissingError(f"there is no alarm {name!r}", hint="`rtrl monitor` lists them")
+        return None
     if len(found) > 1:
         raise UsageError(f"{name} stands for {len(found)} alarms", hint="write more of it")
     return found[0]
+
+
+def _missing(store: Store, line: str, name: str) -> NoReturn:
+    """Raises InputMissingError, which names the line that has such an alarm, if one has."""
+    for other in store.lines() if name else ():
+        if any(one.alarm["id"].startswith(name) for one in of_line(store.dir, other)[0]):
+            hint = f"line {other} has one: give --line {other}"
+            raise InputMissingError(f"line {line} has no alarm {name!r}", hint=hint)
+    raise InputMissingError(f"there is no alarm {name!r}", hint="`rtrl monitor` lists them")

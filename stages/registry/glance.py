@@ -58,7 +58,7 @@ def _lines(connection: sqlite3.Connection) -> list[dict[str, Any]]:
     query = """SELECT deployment.*, artifact.version FROM deployment
                JOIN artifact ON artifact.id = deployment.artifact_id
                WHERE deployment.state IN ('live', 'staged', 'verifying', 'canary', 'rolling_back')
-               ORDER BY deployment.created_at"""
+               ORDER BY deployment.rowid"""
     for row in connection.execute(query):
         line = lines.setdefault(row["line"], {"line": row["line"], "live": None, "anchor": None})
         line.setdefault("deployments", []).append(
@@ -72,7 +72,21 @@ def _lines(connection: sqlite3.Connection) -> list[dict[str, Any]]:
                 "override": bool(row["override"]),
             }
         )
+    for name, line in lines.items():
+        line["report"] = _gate_report(connection, name)
     return list(lines.values())
+
+
+def _gate_report(connection: sqlite3.Connection, line: str) -> dict[str, Any] | None:
+    """What the gate said last of a candidate of the line; None before it said anything."""
+    query = """SELECT version, created_at, meta FROM artifact
+               WHERE line = ? AND kind = 'report' AND state = 'committed' ORDER BY version DESC LIMIT ?"""
+    for row in connection.execute(query, (line, RECENT_REPORTS)):
+        meta = json.loads(row["meta"])
+        if meta.get("report", "gate") == "gate":
+            said = {"verdict": meta.get("verdict"), "made": row["created_at"]}
+            return {"ref": f"report@v{row['version']}", **said}
+    return None
 
 
 def _counts(connection: sqlite3.Connection) -> dict[str, Any]:
@@ -107,7 +121,7 @@ def _run(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def _recent(connection: sqlite3.Connection) -> list[dict[str, Any]]:
-    query = "SELECT * FROM run ORDER BY created_at DESC LIMIT ?"
+    query = "SELECT * FROM run ORDER BY rowid DESC LIMIT ?"  # as they were begun, whatever the clock said
     return [_run(row) for row in connection.execute(query, (RECENT_RUNS,))]
 
 
@@ -131,7 +145,7 @@ def _last_of_stage(connection: sqlite3.Connection) -> dict[str, Any]:
     ).fetchall()
     for (stage,) in stages:
         row = connection.execute(
-            "SELECT * FROM run WHERE stage = ? ORDER BY created_at DESC LIMIT 1", (stage,)
+            "SELECT * FROM run WHERE rowid = (SELECT MAX(rowid) FROM run WHERE stage = ?)", (stage,)
         ).fetchone()
         found[stage] = {**_run(row), "metrics": json.loads(row["metrics"])}
     return found
@@ -140,13 +154,19 @@ def _last_of_stage(connection: sqlite3.Connection) -> dict[str, Any]:
 def _reports(connection: sqlite3.Connection) -> dict[str, Any]:
     """The newest report of each type (`meta.report`, "gate" when it names none), with its figures."""
     found: dict[str, Any] = {}
-    query = """SELECT version, digest, created_at, meta FROM artifact
+    query = """SELECT version, digest, line, created_at, meta FROM artifact
                WHERE kind = 'report' AND state = 'committed' ORDER BY version DESC LIMIT ?"""
     for row in connection.execute(query, (RECENT_REPORTS,)):
         meta = json.loads(row["meta"])
         found.setdefault(
             str(meta.get("report", "gate")),
-            {"ref": f"report@v{row['version']}", "digest": row["digest"], "made": row["created_at"], **meta},
+            {
+                "ref": f"report@v{row['version']}",
+                "line": row["line"],
+                "digest": row["digest"],
+                "made": row["created_at"],
+                **meta,
+            },
         )
     return found
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Engine, desc
+from sqlalchemy import ColumnElement, Engine, desc, literal_column
 from sqlmodel import Session, col, select
 
 from stages.errors import InputMissingError, UsageError
@@ -18,6 +18,10 @@ from stages.stage import Artifact
 
 if TYPE_CHECKING:
     from stages.stage import Kind
+
+
+# as they were begun, whatever the clock said then: rows are numbered by SQLite
+BEGUN: ColumnElement[int] = literal_column("run.rowid")
 
 
 class RunQueries(ABC):
@@ -68,7 +72,7 @@ class RunQueries(ABC):
 
     def runs(self, stage: str | None = None, states: tuple[str, ...] = (), limit: int = 50) -> list[RunRow]:
         """Runs, newest first."""
-        query = select(RunRow).order_by(desc(col(RunRow.created_at))).limit(limit)
+        query = select(RunRow).order_by(desc(BEGUN)).limit(limit)
         if stage is not None:
             query = query.where(RunRow.stage == stage)
         if states:
@@ -86,7 +90,7 @@ class RunQueries(ABC):
             .where(RunRow.fingerprint == fingerprint)
             .where(col(RunRow.state).in_(("succeeded", "rejected", "inconclusive")))
             .where(col(RunRow.error).is_(None))
-            .order_by(desc(col(RunRow.ended_at)))
+            .order_by(desc(BEGUN))
         )
         gone = (
             select(RunOutputRow)
@@ -134,7 +138,7 @@ class RunQueries(ABC):
             .join(RunOutputRow, col(RunOutputRow.run_id) == RunRow.id)
             .join(ArtifactRow, col(ArtifactRow.id) == RunOutputRow.artifact_id)
             .where(ArtifactRow.digest == digest)
-            .order_by(desc(col(RunRow.created_at)))
+            .order_by(desc(BEGUN))
         )
         with self.read() as session:
             return list(session.exec(query).unique().all())

@@ -38,10 +38,10 @@ def resolve(store: Store, ref: str | None, line: str) -> Artifact:
     if ref is None:
         found = store.latest("experience", line)
         if found is None:
-            raise InputMissingError(
-                "there is no experience to report on",
-                hint="`rtrl collect` (with paths of session logs, or after some use), then `rtrl distill`",
-            )
+            hint = "`rtrl collect` (with paths of session logs, or after some use), then `rtrl distill`"
+            if lines := sorted({one.line for one in store.all_of("experience")}):
+                hint = f"lines with one: {', '.join(lines)} (--line)"
+            raise InputMissingError(f"there is no experience of line {line} to report on", hint=hint)
         return found
     named = store.resolve(ref, line)
     if named.kind == "experience":
@@ -87,12 +87,13 @@ def choose(store: Store, refs: Sequence[str], line: str, *, everything: bool) ->
 
 
 def not_here(store: Store, chosen: Sequence[Artifact], table: pa.Table, gone: Gone = nobody) -> list[Left]:
-    """Episodes that other collects of session logs took and the report does not have, counted once.
+    """Experiences of another kind or line, and episodes that other collects of session logs took and the
+    report does not have, counted once.
 
     Logs are deleted by their agents after some time, and each `--user` is a collect of its own. Of users who
     were forgotten since (`gone` as for `load`) nothing is missed.
     """
-    apart = _of_the_other_kind(store, chosen)
+    apart = [*_of_the_other_kind(store, chosen), *_of_other_lines(store, chosen[0].line)]
     if any(one.meta["checkpoint"] for one in chosen):
         return apart
     here = {digest for one in chosen for digest in one.meta["interactions"]}
@@ -137,9 +138,22 @@ def _of_the_other_kind(store: Store, chosen: Sequence[Artifact]) -> list[Left]:
     if not made:
         return []
     name = "of session logs" if served else "captured by the gateway"
+    return [_apart(name, made, f"rtrl report {made[0].ref}")]
+
+
+def _of_other_lines(store: Store, line: str) -> list[Left]:
+    """What users of other lines did: a report is about one line."""
+    made: dict[str, list[Artifact]] = {}
+    for one in store.all_of("experience"):
+        if one.line != line:
+            made.setdefault(one.line, []).append(one)
+    return [_apart(f"of line {name}", made[name], f"rtrl report --line {name}") for name in sorted(made)]
+
+
+def _apart(name: str, made: Sequence[Artifact], command: str) -> Left:
     count = len({tuple(one.meta["interactions"]) for one in made})
-    about = f"reported on apart, the newest: rtrl report {made[0].ref}"
-    return [Left("experiences not in this report", name, count, None, about)]
+    about = f"reported on apart, the newest: {command}"
+    return Left("experiences not in this report", name, count, None, about)
 
 
 def distill_commands(interactions: Sequence[Artifact]) -> str:

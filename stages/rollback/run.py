@@ -142,7 +142,10 @@ class RollbackStage:
         facts |= perform(ctx.workspace, store, switch, ctx.progress)
         ctx.log.write("rollback.live", **facts)
         never = f"{switch.target.ref} was never live before, and no report was asked for: {switch.reason}"
-        return Outcome(metrics={**facts, "changed": True}, warnings=[never] if switch.override else [])
+        warnings = [never] if switch.override else []
+        if live is not None:
+            warnings += _elsewhere(ctx.workspace, store, live, switch.target)
+        return Outcome(metrics={**facts, "changed": True}, warnings=warnings)
 
     def _taken_back(self, store: Store) -> bool:
         with contextlib.suppress(InputMissingError):  # of a rollback that is not on record yet
@@ -166,6 +169,21 @@ def _never_live(store: Store, line: str, target: Artifact, live: Artifact | None
     """Whether going to `target` is no way back: nothing that passed a gate, or began the line."""
     same = live is not None and live.digest == target.digest
     return not same and not was_live(store, line, target.digest)
+
+
+def _elsewhere(workspace: Workspace, store: Store, left: Artifact, back: Artifact) -> list[str]:
+    """A warning for each other line whose users have what was taken back here, or what came of it: a
+    population's line begins with a checkpoint of the main line's, and does not follow it back."""
+    settings, found = workspace.settings, []
+    for line in sorted({*settings.populations, settings.workspace.serves} - {settings.workspace.line}):
+        live = store.alias(line, "live")
+        if live is None or left.digest not in (live.digest, *store.ancestors(live.digest)):
+            continue
+        what = "is live" if live.digest == left.digest else f"was trained on to {live.ref}, which is live"
+        flag = f" --line {line}" if line in settings.populations else ""
+        way = f"`rtrl rollback{flag} --to {back.ref} --reason ...`"
+        found.append(f"{left.ref} {what} on line {line}: {way} takes it back there, too")
+    return found
 
 
 def _end_canary(ctx: RunContext, switch: Switch, canary: Deployment) -> dict[str, Any]:

@@ -82,12 +82,13 @@ class Lines:
             label: name for name, each in settings.populations.items() for label in labels_of(name, each)
         }
         arms.collapse = settings.ab.collapse
-        self._holdback = self._holdback_of(arms, settings.workspace.line)
+        self._main = settings.workspace.line
+        self._holdback = self._holdback_of(arms, self._main)
 
     async def keep(self) -> None:
         """Follow settings and registry until cancelled; failures are said, and tried again."""
         while True:
-            holdbacks = {"holdback": self._holdback}
+            holdbacks = {f"{self._main}/holdback": self._holdback}
             holdbacks |= {f"{line}/holdback": host.holdback for line, host in self._hosts.items()}
             await asyncio.gather(
                 *(
@@ -147,8 +148,9 @@ class Lines:
         return line in self._workspace.settings.populations
 
     def supervisors(self) -> dict[str, Supervisor]:
-        """All that run, by line and arm: `holdback`, `acme`, `acme/canary`."""
-        found = {"holdback": self._holdback.engine.supervisor} if self._holdback.engine else {}
+        """All that run, by line and arm: `auto/holdback`, `acme`, `acme/canary`. A line has no slash."""
+        held = self._holdback.engine
+        found = {f"{self._main}/holdback": held.supervisor} if held else {}
         for line, host in self._hosts.items():
             found[line] = host.engine.supervisor
             if host.canary.supervisor is not None:
@@ -251,7 +253,7 @@ class Lines:
 
     async def _start(self, checkpoint: Checkpoint, *, line: str, arm: str) -> ExtraEngine:
         settings = self._workspace.settings
-        name = arm if line == settings.workspace.line else line if arm == LIVE else f"{line}-{arm}"
+        name = line if arm == LIVE else f"{line}+{arm}"
         if self._ends:
             raise ENDING()
         limit = asyncio.timeout(None)

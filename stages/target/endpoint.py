@@ -45,7 +45,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     engine: EngineAt
     more: tuple[EngineAt, ...] = ()  # further engines of the live arm
     canary: EngineAt | None = None
-    others: dict[str, EngineAt] = {}  # by line and arm: holdback, acme, acme/canary, acme/holdback
+    others: dict[str, EngineAt] = {}  # by line and arm: auto/holdback, acme, acme/canary
 
     def canary_of(self, line: str) -> EngineAt | None:
         """The engine of a line's canary."""

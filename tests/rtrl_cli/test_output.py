@@ -4,10 +4,12 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from rtrl_cli import output
+from rtrl_cli.commands.status import ago
 from rtrl_cli.demo_view import LiveView
 
 
@@ -30,6 +32,16 @@ def test_pairs_and_sizes() -> None:
 
 HOSTILE = "ok\x1b]0;owned\x07\x1b[2J\x1b[8mhidden\x9b1A\r\u202eback\ttab"
 SHOWN = "ok\\x1b]0;owned\\x07\\x1b[2J\\x1b[8mhidden\\x9b1A\\r\\u202eback\ttab"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(-5.3, "5 s ahead"), (-7300, "2 h ahead"), (-0.4, "0 s ago"), (130, "2 min ago"), (200_000, "2 d ago")],
+)
+def test_when_something_was(seconds: float, told: str) -> None:
+    """What was made before the clock was set back was made `0 s ago`."""
+    assert ago((datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()) == told
+    assert ago(None) == "-"
 
 
 def test_what_models_wrote_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:

@@ -100,6 +100,7 @@ def test_the_search_finds_what_is_not_sealed(tmp_path: Path) -> None:
 
 def test_what_held_and_what_learned_is_listed(world: World) -> None:
     used(world)
+    world.store.move_alias("chat", "live", world.store.resolve("checkpoint@v2").digest, reason="test")
     planned = forgotten(world, dry_run=True)
     assert (planned.destroyed, planned.recorded) == (2, False)
     assert events(world) == []
@@ -111,7 +112,8 @@ def test_what_held_and_what_learned_is_listed(world: World) -> None:
     assert held["interactions@v1"].events >= 6
     assert held["experience@v1"].episodes == 3
     trained, child = found.checkpoints
-    assert (trained.ref, trained.episodes, trained.through, trained.marks) == ("checkpoint@v2", 3, "", ())
+    assert (trained.ref, trained.episodes, trained.through) == ("checkpoint@v2", 3, "")
+    assert trained.marks == ("live of chat",)
     assert (child.ref, child.episodes, child.through, child.marks) == (
         "checkpoint@v3", 0, trained.digest, ("live",),
     )  # fmt: skip
@@ -243,6 +245,8 @@ def test_an_older_vault_put_back_is_noticed(world: World, tmp_path: Path) -> Non
         old.backup(source)
         old.close()
     assert names.living_epochs(world.workspace)["eve"] == 1
+    seen = processes.rtrl("verify", "--depth", "present", "-w", str(world.workspace.root))
+    assert (seen.returncode, "forget` each of them again: eve\n" in seen.stderr) == (12, True), seen.stderr
     assert forgotten(world, "ada").restored == ("eve",)
     assert forgotten(world, "eve").restored == ()
 

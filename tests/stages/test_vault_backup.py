@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from stages.errors import IntegrityError, UsageError
+from stages.spool.pending import pending_user
 from stages.vault import DATABASE_FILE, MASTER_FILE, Vault
 from stages.vault_backup import backup
 from stages.workspace import Workspace
@@ -64,6 +65,28 @@ def test_who_is_forgotten_is_gone_with_the_next_copy(workspace: Workspace, tmp_p
     assert backup(workspace.root, workspace.keys_dir, copy) == (copy, 1)
     assert [path for path in (tmp_path / "safe").iterdir() if key in path.read_bytes()] == []
     assert restored(workspace, copy, tmp_path / "again").users("") == ["ada"]
+
+
+def test_an_older_vault_does_not_bring_back_who_is_forgotten_in_the_copy(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """The next night's copy of a vault that was put back had the key again, in the only copy that had not."""
+    vault = Vault.create(workspace.keys_dir)
+    waits = pending_user("g1")
+    vault.ensure(["ada", "eve", waits])
+    old, _ = backup(workspace.root, workspace.keys_dir, tmp_path / "safe" / "old.db")
+    vault.forget("eve", waits)
+    vault.close()
+    copy, _ = backup(workspace.root, workspace.keys_dir, tmp_path / "safe")
+    shutil.copy(old, workspace.keys_dir / DATABASE_FILE)
+    before = copy.read_bytes()
+    with pytest.raises(IntegrityError, match="has 1 user as forgotten whose key is there again"):
+        backup(workspace.root, workspace.keys_dir, copy)
+    assert copy.read_bytes() == before
+    again = Vault.open(workspace.keys_dir)
+    again.forget("eve")  # what waits for a generation nobody can name; `rtrl serve` lets go of it
+    again.close()
+    assert backup(workspace.root, workspace.keys_dir, copy) == (copy, 2)
 
 
 def test_an_older_vault_does_not_replace_the_copy_that_has_the_keys_it_lacks(

@@ -98,6 +98,9 @@ def test_an_acknowledgement_wants_a_reason_and_an_alarm(world: World, alarming: 
     for name in ("zzz", ""):  # a script's variable that is not set acknowledges nothing
         with pytest.raises(InputMissingError, match="no alarm"):
             acknowledge(world.store, "auto", [name], reason="x")
+    with pytest.raises(InputMissingError, match="line chat has no alarm") as caught:
+        acknowledge(world.store, "chat", [alarming.alarms[0].id], reason="x")
+    assert caught.value.hint == "line auto has one: give --line auto"
 
 
 def test_blocking_can_be_switched_off(tmp_path: Path, alarming: History) -> None:
@@ -123,6 +126,9 @@ def test_the_command_shows_acknowledges_and_draws(world: World, alarming: Histor
     assert "↑" in row
     assert f"ALARM {alarming.alarms[0].id}" in shown
     assert f"ALARM {alarming.alarms[0].id}" in run(world, "status")
+    assert "(`rtrl monitor`)" in run(world, "status")
+    world.store.move_alias("chat", "live", world.child, reason="test")  # type: ignore[attr-defined]
+    assert "(`rtrl monitor --line auto`)" in run(world, "status")
     found = json.loads(run(world, "monitor", "--json"))["metrics"]
     assert found["windows"] == 12
     assert found["alarms"][0]["acknowledged"] is None

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from rtrl_cli.commands.status import text
 from stages import locks
 from stages.registry.glance import glance
 from stages.registry.runs import begin_run
@@ -10,6 +13,52 @@ from stages.runner import run_stage
 from stages.stage import Output
 from stages.workspace import Workspace
 from tests.stages.toy import Toy, checkpoint
+
+
+@pytest.mark.parametrize("moved", ["2001-01-01T00:00:00.000000Z", "2101-01-01T00:00:00.000000Z"])
+def test_runs_keep_their_order_when_the_clock_was_set(
+    moved: str, workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`rtrl status` did not show what ran since; `train` went on from the line state of an older distill."""
+    first = run_stage(workspace, store, Toy("a")).run_id
+    with monkeypatch.context() as clock:
+        clock.setattr("stages.registry.runs.now", lambda: moved)
+        second = run_stage(workspace, store, Toy("a"), force=True).run_id
+    third = run_stage(workspace, store, Toy("a"), force=True)
+    made = [third.run_id, second, first]
+    seen = glance(store.dir)
+    assert [run["id"] for run in seen["runs"]] == made
+    assert seen["last_of_stage"]["collect"]["id"] == third.run_id
+    assert [run.id for run in store.runs("collect")] == made
+    assert [run.id for run in store.producers(third.outputs["data"].digest)] == made
+    assert run_stage(workspace, store, Toy("a")).run_id == third.run_id
+
+
+def test_each_line_has_the_last_word_of_its_gate(workspace: Workspace, store: Store, tmp_path: Path) -> None:
+    """The newest report of any line was shown, without its line: one that passed hid another's rejections."""
+    first = checkpoint(store, tmp_path / "c", "one")
+    for line in ("auto", "chat", "chat-b"):
+        store.move_alias(line, "live", first.digest, reason="test")
+    (tmp_path / "r").mkdir()
+    for line, kind, verdict in (
+        ("chat", "gate", "pass"),
+        ("chat", "gate", "regressed"),
+        ("chat", "demo", ""),
+        ("auto", "gate", "pass"),
+    ):
+        made = Output("report", {"report": kind, "verdict": verdict, "of": line})
+        (tmp_path / "r" / "f").write_text(f"{line} {kind} {verdict}")
+        store.publish_external({"report": (made, tmp_path / "r")}, line=line)
+    seen = glance(store.dir)
+    told = {one["line"]: (one["report"] or {}).get("verdict") for one in seen["lines"]}
+    assert told == {"auto": "pass", "chat": "regressed", "chat-b": None}
+    assert (seen["reports"]["gate"]["line"], seen["reports"]["gate"]["ref"]) == ("auto", "report@v4")
+    shown = text(
+        {"workspace": "w", "serving": None, **seen, "lines": [{**x, "alarms": []} for x in seen["lines"]]}, ()
+    )
+    rows = [line.split() for line in shown.splitlines()]
+    assert [row[-3:-1] for row in rows if row and row[0] == "chat"] == [["report@v2", "regressed"]]
+    assert [row[1] for row in rows if row and row[0].startswith("init-")][:2] == ["auto", "chat"]
 
 
 def test_an_empty_store(store: Store) -> None:

@@ -119,7 +119,7 @@ def test_what_is_no_experience_is_refused(tmp_path: Path, world: World) -> None:
         parse_by(" ,")
     assert parse_by(" agent, work,agent,") == ("agent", "work")
     empty = Store.open(init_bare(tmp_path / "empty").store_dir)
-    with pytest.raises(InputMissingError, match="no experience to report on") as error:
+    with pytest.raises(InputMissingError, match="no experience of line auto to report on") as error:
         resolve(empty, None, "auto")
     assert "rtrl distill" in error.value.hint
 
@@ -290,3 +290,24 @@ def test_experiences_of_the_other_kind_are_named_and_not_taken_for_these(
     with pytest.raises(InputMissingError, match="experience@v2 is of session logs") as error:
         experience_named(world.store, "auto", "experience@latest")
     assert error.value.hint == "the newest experience that can be trained on is experience@v1"
+
+
+def test_what_users_of_other_lines_did_is_named(world: World, tmp_path: Path) -> None:
+    """A report is about one line, and said nothing of the others: who read it took it for everybody's."""
+    a_click(world)
+    distilled(world)
+    made = resolve(world.store, None, "auto")
+    shutil.copytree(made.path, tmp_path / "chat", ignore=shutil.ignore_patterns("manifest.json"))
+    theirs = Output("experience", dict(made.meta))
+    world.store.publish_external({"experience": (theirs, tmp_path / "chat")}, line="chat")
+    told = {}
+    for line in ("auto", "chat"):
+        chosen = choose(world.store, (), line, everything=True)
+        rows = build(world.workspace, world.store, *chosen).left_out.rows
+        told[line] = [row for row in rows if row.what == "experiences not in this report"]
+    assert [(row.reason, row.count) for row in told["auto"]] == [("of line chat", 1)]
+    assert told["auto"][0].about.endswith("rtrl report --line chat")
+    assert [row.reason for row in told["chat"]] == ["of line auto"]
+    with pytest.raises(InputMissingError, match="no experience of line chta") as error:
+        choose(world.store, (), "chta", everything=False)
+    assert error.value.hint == "lines with one: auto, chat (--line)"

@@ -8,6 +8,7 @@ from stages.errors import DependencyDownError, InputMissingError, IntegrityError
 from stages.rollback.run import RollbackStage
 from stages.runner import run_stage
 from stages.target.admin import Admin
+from stages.workspace import Workspace
 from tests.stages.target.fixtures import Line
 
 
@@ -160,6 +161,21 @@ def test_one_that_was_never_live_wants_a_reason_and_is_on_record_as_an_override(
     assert (line.live, current.override) == (line.c.digest, True)
     back = line.rollback(line.a.ref)  # what the line began with was live, without a deployment
     assert (back.warnings, line.live) == ([], line.a.digest)
+
+
+def test_other_lines_that_have_what_was_taken_back_are_named(deployed: Line) -> None:
+    """Their users went on with it, each line with an engine of its own from then on, and nothing was said."""
+    names = ("again", "born", "other", "quiet")
+    (deployed.workspace.root / "rtrl.toml").write_text("".join(f"[populations.{name}]\n" for name in names))
+    store, deployed.workspace = deployed.store, Workspace(deployed.workspace.root)
+    child = deployed.checkpoint("child", deployed.c.digest)
+    for name, live in (("again", deployed.b), ("born", deployed.c), ("other", child)):
+        store.move_alias(name, "live", live.digest, reason="test")
+    way = "`rtrl rollback --line {} --to checkpoint@v2 --reason ...` takes it back there, too"
+    assert deployed.rollback().warnings == [
+        f"checkpoint@v3 is live on line born: {way.format('born')}",
+        f"checkpoint@v3 was trained on to checkpoint@v4, which is live on line other: {way.format('other')}",
+    ]
 
 
 def test_a_misspelt_line_is_refused(line: Line) -> None:

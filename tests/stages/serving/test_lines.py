@@ -208,10 +208,12 @@ def test_the_held_back_stay_on_the_anchor_for_good(world: LinesWorld) -> None:
     finally:
         spool.close()
     assert {g.user for g in last if g.arm == "holdback"} == {user for user in some if pool[user]}
-    assert "holdback" in world.endpoint.others
+    assert "auto/holdback" in world.endpoint.others
+    # a line of that name, which is answered by the main one: the held back's engine passed for its own
+    assert world.endpoint.live_of("holdback") == world.endpoint.engine
     # the anchor takes them along
     move_anchor(world.store, "auto", world.second.ref, reason="far enough")
-    assert wait_for(lambda: "holdback" not in world.endpoint.others)
+    assert wait_for(lambda: "auto/holdback" not in world.endpoint.others)
     assert set(answered().values()) == {second}
 
 
