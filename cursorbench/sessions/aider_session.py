@@ -49,6 +49,7 @@ class Session:
         self.instructed = ""  # what was typed at a question, and is told already
         self.said: list[str] = []  # by Aider, since something was typed
         self.waiting = False  # whether the model was called and has not answered yet
+        self.stop: Interrupt | None = None  # told behind what the answer had said, which the log has below it
         self.proposed: list[Proposed] = []
         self.applied: list[Edit] = []  # since the last commit; without their texts
         self.failure: list[str] | None = None  # the lines of an error message about edits
@@ -57,12 +58,14 @@ class Session:
 
     def close(self, always: bool) -> Iterator[Read]:
         """The session is over; `always`: it is told although nothing happened in it."""
+        yield from self._stopped()
         yield from self._settle()
         if always:
             yield from self._begin()
 
     def user(self, place: Place, text: str) -> Iterator[Read]:
         """A `#### ` turn: something was typed, or Aider sent it."""
+        yield from self._stopped()
         confirmed = aider_typed.is_confirmed(text)
         if not confirmed:
             yield from self._settle()
@@ -93,6 +96,7 @@ class Session:
         self.answered, self.handed = "\n".join(line for _, line in lines_said), False
         model = self.editor if self.hands and self.editor else self.model
         yield AgentTurn(session=self.name, place=place, text=self.answered, thinking=thinking, model=model)
+        yield from self._stopped()
         self.waiting = False
         self.proposed = edits_of([(place.line + n, line) for n, line in lines_said])
 
@@ -135,9 +139,14 @@ class Session:
             if self.waiting:
                 self.waiting = False
                 yield from self._begin()
-                yield Interrupt(session=self.name, place=place)
+                self.stop = Interrupt(session=self.name, place=place)
         elif len(text) <= _QUESTION and (asked := said.ASKED.match(re.sub(r"\?\s*\n\s*", "? ", text))):
             yield from self._asked(place, asked["question"], asked["answer"].strip())
+
+    def _stopped(self) -> Iterator[Read]:
+        stop, self.stop = self.stop, None
+        if stop is not None:
+            yield stop
 
     def _asked(self, place: Place, question: str, answer: str) -> Iterator[Read]:
         own: dict[str, Any] = {"session": self.name, "place": place}
