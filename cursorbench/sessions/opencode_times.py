@@ -1,7 +1,7 @@
 """How long an answer of OpenCode's took. For `opencode`.
 
-A message is complete when its tools are, which may run for minutes or wait for a person (`question`). What the
-model took ends where they begin.
+A message is complete when its tools are, which may run for minutes or wait for a person (`question`). What
+the model took ends where they begin.
 """
 
 from __future__ import annotations
