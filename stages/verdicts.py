@@ -8,6 +8,7 @@ metric the settings say what it is (`[collect.metrics]`):
     tests_pass = "outcome"       # true is 1, false -1; a number as it is, bounded to -1 .. 1
     stars = "outcome 1..5"       # 1 is -1, 5 is 1, in between by its place; "5..1" where less is better
     seconds_lost = "thumbs 30..0"  # nearer to 0 than to 30 is up
+    grade = "outcome poor..fair..good"  # of words, from the worst to the best: -1, 0, 1
 
 Pure. Not for: which answer it is about.
 """
@@ -28,20 +29,28 @@ from stages.records import Event, EventType
 THUMBS = ("thumb", "thumbs", "thumbs_up", "thumb_up")
 _NUMBER = r"-?\d{1,12}(?:\.\d{1,12})?"
 _RULE = re.compile(rf"(thumbs|outcome)(?:\s+({_NUMBER})\.\.({_NUMBER}))?")
+_LABEL = r"[^\W\d][\w -]{0,39}"
+_LABELS = re.compile(rf"(thumbs|outcome)\s+({_LABEL}(?:\.\.{_LABEL}){{1,19}})")
 _THUMB_WORDS = {"up": 1.0, "down": -1.0}
 _BOOLEANS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What a metric is; `worst` and `best` are its values that mean -1 and 1, None as they are."""
+    """What a metric is; `worst` and `best` are its values that mean -1 and 1, None as they are.
+
+    `labels`: the words that it may be, from the worst to the best, at equal distances.
+    """
 
     kind: Literal["thumbs", "outcome"]
     worst: float | None = None
     best: float | None = None
+    labels: tuple[str, ...] = ()
 
     def value(self, told: float | bool | str) -> float | None:
         """In [-1, 1]; None for what is no value of it."""
+        if isinstance(told, str) and _word(told) in self.labels:
+            return 2 * self.labels.index(_word(told)) / (len(self.labels) - 1) - 1
         told = _BOOLEANS.get(_word(told), told) if isinstance(told, str) else told
         if isinstance(told, bool) and {self.worst, self.best} != {0.0, 1.0}:
             return 1.0 if told else -1.0
@@ -74,12 +83,15 @@ def _word(told: str) -> str:
 
 def rule_of(text: str) -> Rule:
     """A rule as the settings have it. Raises ValueError, with what it should be."""
-    found = _RULE.fullmatch(text.strip())
-    if not found or (found[2] is not None and float(found[2]) == float(found[3])):
+    found, named = _RULE.fullmatch(text.strip()), _LABELS.fullmatch(text.strip())
+    labels = tuple(map(_word, named[2].split(".."))) if named else ()
+    if len(set(labels)) < len(labels) or (found and found[2] and float(found[2]) == float(found[3])):
+        found = named = None
+    if not (one := found or named):
         raise ValueError(f'{text!r} is none of "thumbs", "outcome", "outcome WORST..BEST"')
-    kind: Literal["thumbs", "outcome"] = "thumbs" if found[1] == "thumbs" else "outcome"
-    if found[2] is None:
-        return Rule(kind)
+    kind: Literal["thumbs", "outcome"] = "thumbs" if one[1] == "thumbs" else "outcome"
+    if found is None or found[2] is None:
+        return Rule(kind, labels=labels)
     return Rule(kind, float(found[2]), float(found[3]))
 
 

@@ -12,6 +12,7 @@ __all__ = ["REPLACE", "SEARCH"]
 CALLED = re.compile(r"^[^\n]*\baider\b[^\n]* (?:--message|--msg|-m)(?=[ =\n]|$)")  # Aider's own command line
 VERSION = re.compile(r"^Aider v(\S+)")
 MODEL = re.compile(r"^(?:Main model|Models?): ([^\s⚡]+)")  # a mark of prompt caching stood behind it once
+EDITOR = re.compile(r"^Editor model: ([^\s⚡]+)")  # answers what the architect hands on
 FOLDER = re.compile(r"^Git working dir: (.+)$")
 APPLIED = re.compile(r"^Applied edit to (.+)$")
 DRY = re.compile(r"^Did not apply edit to (.+?) \(--dry-run\)$")

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from cursorbench.sessions import aider_said as said
 from cursorbench.sessions import aider_typed
 from cursorbench.sessions.aider_edits import Proposed, edits_of, failing, same
+from cursorbench.sessions.aider_thoughts import apart
 from cursorbench.sessions.items import (
     AgentTurn,
     Automatic,
@@ -40,13 +41,15 @@ class Session:
         self.commits = {} if commits is None else commits
         self.start = {"version": "", "cwd": ""}
         self.begun = False
-        self.model = ""
+        self.model, self.editor = "", ""  # the latter: of an architect's editor
+        self.hands = False  # whether it is the editor that answers
         self.typed = ""
         self.answered = ""  # the last answer
         self.handed = False  # whether it goes to the editor
         self.instructed = ""  # what was typed at a question, and is told already
         self.said: list[str] = []  # by Aider, since something was typed
         self.waiting = False  # whether the model was called and has not answered yet
+        self.stop: Interrupt | None = None  # told behind what the answer had said, which the log has below it
         self.proposed: list[Proposed] = []
         self.applied: list[Edit] = []  # since the last commit; without their texts
         self.failure: list[str] | None = None  # the lines of an error message about edits
@@ -55,20 +58,23 @@ class Session:
 
     def close(self, always: bool) -> Iterator[Read]:
         """The session is over; `always`: it is told although nothing happened in it."""
+        yield from self._stopped()
         yield from self._settle()
         if always:
             yield from self._begin()
 
     def user(self, place: Place, text: str) -> Iterator[Read]:
         """A `#### ` turn: something was typed, or Aider sent it."""
+        yield from self._stopped()
         confirmed = aider_typed.is_confirmed(text)
         if not confirmed:
             yield from self._settle()
         yield from self._begin()
-        yield UserTurn(session=self.name, place=place, text=text, automatic=self._automatic(text))
+        automatic = self._automatic(text)
+        yield UserTurn(session=self.name, place=place, text=text, automatic=automatic)
         if confirmed:  # Aider goes on with what it was at
             return
-        self.typed = text.strip()
+        self.typed, self.hands = text.strip(), automatic == "plan"
         self.waiting = aider_typed.calls_model(self.typed)
         self.said, self.instructed, self.handed = [], "", False
 
@@ -86,12 +92,13 @@ class Session:
         """The model answered."""
         yield from self._settle()
         yield from self._begin()
-        while lines and not lines[-1].strip():
-            lines.pop()
-        self.answered, self.handed = "\n".join(lines), False
-        yield AgentTurn(session=self.name, place=place, text=self.answered, model=self.model)
+        thinking, lines_said = apart(lines)
+        self.answered, self.handed = "\n".join(line for _, line in lines_said), False
+        model = self.editor if self.hands and self.editor else self.model
+        yield AgentTurn(session=self.name, place=place, text=self.answered, thinking=thinking, model=model)
+        yield from self._stopped()
         self.waiting = False
-        self.proposed = edits_of([(place.line + n, line) for n, line in enumerate(lines)])
+        self.proposed = edits_of([(place.line + n, line) for n, line in lines_said])
 
     def message(self, place: Place, text: str) -> Iterator[Read]:
         """Aider said something."""
@@ -122,9 +129,9 @@ class Session:
             yield from self._other(place, text)
 
     def _other(self, place: Place, text: str) -> Iterator[Read]:
-        if found := said.MODEL.match(text):
-            self.model = found[1].rstrip(",")
-        elif said.TOKENS.match(text):
+        if self._tells_model(text):
+            return
+        if said.TOKENS.match(text):
             self.waiting = False
         elif said.STOPPED.match(text):
             self.handed = False
@@ -132,9 +139,14 @@ class Session:
             if self.waiting:
                 self.waiting = False
                 yield from self._begin()
-                yield Interrupt(session=self.name, place=place)
+                self.stop = Interrupt(session=self.name, place=place)
         elif len(text) <= _QUESTION and (asked := said.ASKED.match(re.sub(r"\?\s*\n\s*", "? ", text))):
             yield from self._asked(place, asked["question"], asked["answer"].strip())
+
+    def _stopped(self) -> Iterator[Read]:
+        stop, self.stop = self.stop, None
+        if stop is not None:
+            yield stop
 
     def _asked(self, place: Place, question: str, answer: str) -> Iterator[Read]:
         own: dict[str, Any] = {"session": self.name, "place": place}
@@ -160,11 +172,17 @@ class Session:
             self.start["version"] = found[1]
         elif found := said.FOLDER.match(text):
             self.start["cwd"] = found[1].strip()
-        elif found := said.MODEL.match(text):
-            self.model = found[1].rstrip(",")
         else:
-            return False
+            return self._tells_model(text)
         return True
+
+    def _tells_model(self, text: str) -> bool:
+        """Whether a message says who answers, or who an architect's editor is."""
+        if found := said.MODEL.match(text):
+            self.model = found[1].rstrip(",")
+        elif found := said.EDITOR.match(text):
+            self.editor = found[1].rstrip(",")
+        return found is not None
 
     def _begin(self) -> Iterator[Read]:
         if not self.begun:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 
+from cursorbench.sessions.aider_thoughts import apart
 from cursorbench.sessions.items import Automatic
 
 _CONFIRMED = r"[^\n]+\? \(Y\)es/\(N\)o[^\n]*\[\w+\]: (?:all|skip)\Z"
@@ -58,7 +59,6 @@ _COMMAND = re.compile(r"^[/!]")
 _ASKING = re.compile(r"^/(?:ask|code|architect|context|help|chat-mode \w+) +(?P<text>\S.*)$", re.DOTALL)
 _OK = re.compile(r"^/ok(?: +(?P<text>\S.*))?$", re.DOTALL)
 _GO_AHEAD = "Ok, please go ahead and make those changes."
-_THINKING = re.compile(r"^(?:</thinking-content-\w+>|► \*\*ANSWER\*\*)", re.MULTILINE)
 _SAME = 20  # characters; a shorter answer may be typed by chance
 
 
@@ -97,8 +97,8 @@ def _asked_for(command: str) -> str:
 
 def is_answer(text: str, answer: str) -> bool:
     """Whether it is the agent's whole answer (without its thinking): the architect gives it to the editor."""
-    one = _plain(text)
-    return len(one) >= _SAME and one in (_plain(answer), _plain(_THINKING.split(answer)[-1]))
+    one = _plain("\n".join(line for _, line in apart(text.splitlines())[1]))
+    return len(one) >= _SAME and one == _plain(answer)
 
 
 def is_said(text: str, said: str) -> bool:

@@ -39,13 +39,14 @@ _SAYING = frozenset({"user", "assistant", "system", "progress", "attachment"})
 _KEEPING = re.compile(  # the client's own notes: known to exist, nothing of an interaction in them
     r"summary|file-history-(snapshot|delta)|queue-operation|pr-link|last-prompt|mode|permission-mode"
     r"|(ai|custom)-title|agent-(name|color|setting)|tag|worktree-state|task-summary|cost-state"
-    r"|content-replacement|attribution-snapshot|marble-origami-(commit|snapshot|reset)|(atis|isolation)-latch"
-    r"|bridge-session|compact|frame-link|relocated|ended-by-model|fork-context-ref|observer-ref"
-    r"|history-suppression|speculation-accept|artifact-(autoreact-ledger|comment-monitor)"
+    r"|content-replacement|attribution-snapshot|marble-origami-(commit|snapshot|reset)"
+    r"|(atis|isolation)-latch|bridge-session|compact|frame-link|relocated|ended-by-model|fork-context-ref"
+    r"|observer-ref|history-suppression|speculation-accept|artifact-(autoreact-ledger|comment-monitor)"
+    r"|teleported-from|continued-in"
 )
-_QUIET_BLOCKS = frozenset(
-    {"image", "document", "redacted_thinking", "container_upload", "tool_reference", "fallback"}
-)
+_OWNERS = {"summary": "leafUuid", "file-history-snapshot": "snapshot", "teleported-from": "remoteSessionId"}
+_QUIET = "image document redacted_thinking container_upload tool_reference fallback"
+_QUIET_BLOCKS = frozenset(_QUIET.split())
 _PENDING = 1000  # tool calls without their end
 
 
@@ -58,12 +59,11 @@ def recognises(_path: Path, head: bytes) -> bool:
 
 
 def _is_line(line: object) -> bool:
-    if not isinstance(line, dict) or not isinstance(kind := line.get("type"), str):
+    if not (isinstance(line, dict) and isinstance(kind := line.get("type"), str)):
         return False
     if kind in _SAYING:
         return "uuid" in line and ("sessionId" in line or "parentUuid" in line)
-    owner = {"summary": "leafUuid", "file-history-snapshot": "snapshot"}.get(kind, "sessionId")
-    return _KEEPING.fullmatch(kind) is not None and owner in line
+    return _KEEPING.fullmatch(kind) is not None and _OWNERS.get(kind, "sessionId") in line
 
 
 def read(path: Path, seen: Seen) -> Iterator[Read]:

@@ -23,13 +23,19 @@ from cursorbench.sessions.seen import Seen
 
 KIND = "openai-log"
 
-_REQUEST = ("request", "request_body", "requestBody", "req", "body", "kwargs")
+_REQUEST = ("request", "request_body", "requestBody", "req", "body", "kwargs", "proxy_server_request")
 _RESPONSE = ("response", "response_body", "responseBody", "resp", "completion", "output")
-_SESSION = ("session_id", "conversation_id", "thread_id", "litellm_session_id", "litellm_trace_id")
+_SESSION = (
+    *("session_id", "sessionId", "conversation_id", "thread_id", "litellm_session_id", "litellm_trace_id"),
+    "Helicone-Session-Id",
+)
 _SESSION_LATE = ("prompt_cache_key", "custom_id")
-_AT = ("timestamp", "created_at", "createdAt", "start_time", "startTime", "time", "ts", "logged_at")
+_AT = (
+    *("timestamp", "created_at", "createdAt", "start_time", "startTime", "time", "ts", "logged_at"),
+    "request_created_at",
+)
 _END = ("end_time", "endTime")
-_LATENCY = ("duration_ms", "latency_ms", "response_time_ms")
+_LATENCY = ("duration_ms", "latency_ms", "response_time_ms", "delay_ms")
 _OTHERS = {"trajectory", "trajectory_format", "info", "history"}  # of agents' own files
 _TRAINING = {"messages", "tools", "functions", "parallel_tool_calls", "metadata", "id"}
 _ANSWERS = 1 << 16  # answers whose session is remembered for `previous_response_id`
@@ -106,7 +112,8 @@ class _Log:
             return episode  # TensorZero's, which its feedback calls name
         conversation = request.get("conversation")
         told = text_of(conversation) or text_of(table_of(conversation).get("id"))
-        tables = (record, table_of(record.get("metadata")), request, table_of(request.get("metadata")))
+        beside = (table_of(record.get(name)) for name in ("metadata", "request_properties"))
+        tables = (record, *beside, request, table_of(request.get("metadata")))
         for names in (_SESSION, _SESSION_LATE):
             for table in tables:
                 told = told or first_text(table, *names)
@@ -179,7 +186,9 @@ def _is_answer(record: dict[str, Any]) -> bool:
 
 
 def _messages(request: dict[str, Any]) -> list[Message]:
-    entries = request.get("messages", request.get("input"))
+    entries = request.get("messages") or request.get("input")
+    inner = _table(entries)  # Langfuse's input: what was asked, also as text
+    entries = next((inner[name] for name in ("messages", "input") if list_of(inner.get(name))), entries)
     if isinstance(entries, str):
         message = Message("user")
         content_of(message, entries)

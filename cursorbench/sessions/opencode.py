@@ -28,6 +28,7 @@ from cursorbench.sessions.items import (
 )
 from cursorbench.sessions.opencode_forks import Copies, keyed
 from cursorbench.sessions.opencode_shell import messages_of as own_commands
+from cursorbench.sessions.opencode_times import spent
 from cursorbench.sessions.opencode_v2 import info_of, messages_of
 from cursorbench.sessions.reading import json_document, list_of, milliseconds, table_of, text_of
 from cursorbench.sessions.seen import Seen
@@ -184,7 +185,7 @@ class _Session:
             if self.reverted_part not in _HIDDEN and part.get("id") == self.reverted_part:
                 self.applied = []  # what the message did before it stays
             if kind in ("text", "reasoning"):
-                turn = self._turn(info, part, where, number == last)
+                turn = self._turn(info, part, where, spent(info, parts, last) if number == last else None)
                 if info.get("summary") is True and isinstance(turn, AgentTurn):
                     yield f"{number}", UserTurn(**where, id=turn.id, text=turn.text, automatic="continuation")
                 elif turn is not None:
@@ -203,24 +204,22 @@ class _Session:
             yield "error", Interrupt(**where, id=mine, during="tool" if cut else "answer")
 
     def _turn(
-        self, info: dict[str, Any], part: dict[str, Any], where: dict[str, Any], last: bool
+        self, info: dict[str, Any], part: dict[str, Any], where: dict[str, Any], ms: float | None
     ) -> AgentTurn | Quarantined | None:
         if not isinstance(text := part.get("text"), str):
             return Quarantined(self.place, f"{part['type']} without text")
         if not text:
             return None
-        began, time = where["at"], table_of(info.get("time"))
         start = milliseconds(table_of(part.get("time")).get("start"))
-        ended = milliseconds(time.get("completed")) if last else None
         thinks = part["type"] == "reasoning"
-        at = start if start is not None else began
+        at = start if start is not None else where["at"]
         return AgentTurn(
             **{**where, "at": at},
             id=_id(part.get("id")),
             text="" if thinks else text,
             thinking=text if thinks else "",
             model=text_of(info.get("modelID")),
-            duration_ms=float(ended - began) if ended is not None and began is not None else None,
+            duration_ms=ms,
         )
 
     def _tool(

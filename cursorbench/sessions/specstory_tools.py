@@ -13,12 +13,17 @@ from typing import Any
 
 import msgspec
 
+from cursorbench.sessions import specstory_cursor as cursor
 from cursorbench.sessions import specstory_gemini as gemini
 from cursorbench.sessions.calls import changes_of_patch, edits
 from cursorbench.sessions.items import Commit, Edit, Outcome, Place, Read, Status, ToolEnd, ToolUse
 from cursorbench.sessions.specstory_gemini import Block
 from cursorbench.sessions.transcript import Fence
 
+_PHRASE = re.compile(
+    r"^(?:Tool use:|Edit(?:ed)? file|Created? file|Deleted? file|Listed|Grep|Search|Read"
+    r"|Ran |Run |Fetch|Web|Called)"
+)
 _NAMED = re.compile(r"^Tool use: \*\*(.+?)\*\*")
 _SUMMARY_PATH = re.compile(
     r"(?:Edit file|Apply patch for|Create file|Delete file): ?(.+)$|Apply patch for (.+)$"
@@ -78,11 +83,13 @@ class Call(msgspec.Struct):
     agent: str = ""
 
 
-def name_of(summary: str) -> str:
-    """The tool's name from a summary; of the oldest generation's phrases the first two words."""
-    if found := _NAMED.match(summary):
-        return found[1]
-    return "_".join(re.findall(r"[A-Za-z]+", summary)[:2]).lower()
+def old_tool(summary: str) -> tuple[str, str] | None:
+    """Name (of a phrase the first two words) and type of a tool of an old generation; None: it is no tool."""
+    if not _PHRASE.match(summary):
+        return None
+    found = _NAMED.match(summary)
+    name = found[1] if found else "_".join(re.findall(r"[A-Za-z]+", summary)[:2]).lower()
+    return name, "write" if re.search(r"[Ee]dit|[Cc]reate|[Dd]elete", name) else ""
 
 
 def writes(call: Call) -> bool:
@@ -170,8 +177,8 @@ def items_of(call: Call) -> Iterator[Read]:
         result = result if given is None else given
         if ended := gemini.outcome(call.name, result):
             outcome, reason = ended, ""
-    elif call.agent == "Cursor IDE" and not blocks:
-        outcome = _of_cursor(call, text) or outcome
+    elif not blocks:
+        outcome = cursor.outcome(call.agent, call.name, call.summary, text) or outcome
     if writes(call):
         yield from _edits(call, blocks, text, outcome)
     if not call.finished:
@@ -208,14 +215,6 @@ def _outcome(result: str, text: str) -> tuple[Outcome, str]:
     if wrong or _FAILED.search(result[:200]):
         return "error", ""
     return "ok", ""
-
-
-def _of_cursor(call: Call, text: str) -> Outcome | None:
-    """How a call ended of which only that is shown: Cursor's own message, and none of what was asked."""
-    if text == "Cancelled":
-        return "interrupted"
-    bare = call.summary == f"Tool use: **{call.name}**" and call.type in ("write", "shell")
-    return "error" if bare and text and not text.startswith("Explanation: ") else None
 
 
 def _edits(call: Call, blocks: list[Block], text: str, outcome: Outcome) -> Iterator[Edit]:

@@ -4,11 +4,10 @@ Clients put a person's words behind a context, into a tag of their own, or into 
 what is theirs is told as a turn of its own, `automatic`, so nothing is lost. Not for: logs whose fields tell
 who wrote a text (each adapter asks those first), Aider's (`aider_typed.py`).
 
-Sources: Codex's editor extension and app in published rollouts (`## My request for Codex:`, `## My request:`
-behind `<in-app-browser-context>`), github/spec-kit
-(`## User Input`), Cursor and Copilot's agents (`<user_query>`, `<userRequest>`), Antigravity's
-(`<USER_REQUEST>`), Cline's (`<task>` with `<environment_details>`; `<feedback>` and the like in what a call
-gave).
+Sources: Codex's editor extension and app in published rollouts (`spoken_codex.py`; `## My request:` behind
+`<in-app-browser-context>`), github/spec-kit (`## User Input`), Cursor and Copilot's agents (`<user_query>`,
+`<userRequest>`), Antigravity's (`<USER_REQUEST>`), Cline's (`<task>` with `<environment_details>`;
+`<feedback>` and the like in what a call gave).
 """
 
 from __future__ import annotations
@@ -17,19 +16,13 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
+from cursorbench.sessions import spoken_codex
 from cursorbench.sessions.automatic import CALLED, REPLY, automatic_of, behind_context
 from cursorbench.sessions.items import Automatic, Interrupt, UserTurn
 
 _INTERRUPTED = re.compile(r"\[Request interrupted by user( for tool use)?\]")
-_REQUEST = re.compile(r"^## My request for Codex:[ \t]*$", re.MULTILINE)
-_HEADING = re.compile(r"\s*# \S")
-_NEWER = re.compile(r"^## My request:[ \t]*$", re.MULTILINE)  # behind what only Codex writes
-_CODEX = re.compile(r"\s*# (?:Context from my IDE setup|Files mentioned by the user|Diff comments):")
 _AT_ONCE_BEHIND = re.compile(r"\s*## My request(?: for Codex)?:[ \t]*(?:\n|$)")
 _BROWSER = "in-app-browser-context"
-_COMMENTS = re.compile(r"^# Diff comments:", re.MULTILINE)
-_COMMENT = re.compile(r"^Comment:\n(.*?)(?=\n#{1,2} |\Z)", re.MULTILINE | re.DOTALL)
-_PICTURE = re.compile(r"^The next image (?:is|shows) [^\n]{0,600}\bComment \d+[^\n]*\n?", re.MULTILINE)
 _ARGUMENTS = re.compile(
     r"\s*## User Input\s*\n```text\n(.*?)\n?```\n\s*You \*\*MUST\*\* consider the user input\b", re.DOTALL
 )
@@ -117,10 +110,10 @@ def _before_browser(text: str) -> list[Part]:
 def _asked(text: str) -> list[Part]:
     if found := _ARGUMENTS.match(text):
         return [Part(text, "command"), *([Part(words)] if (words := found[1].strip()) else [])]
-    if _HEADING.match(text):
-        found = _REQUEST.search(text) or (_NEWER.search(text) if _CODEX.match(text) else None)
-        if found is not None:
-            return [Part(text[: found.start()].strip(), "meta"), Part(_request(text, found))]
+    if told := spoken_codex.asked(text):
+        return [Part(told[0], "meta"), Part(told[1])]
+    if answers := spoken_codex.answers(text):
+        return [Part(text, "meta"), Part(answers)]
     return _replied(text) or _unwrapped(text) or [Part(text)]
 
 
@@ -140,13 +133,6 @@ def interrupted(text: str) -> Literal["", "answer", "tool"]:
     if len(text) < 100 and (mark := _INTERRUPTED.fullmatch(text.strip())):
         return "tool" if mark[1] else "answer"
     return ""
-
-
-def _request(text: str, marker: re.Match[str]) -> str:
-    """What a person wrote in Codex's editor or app: comments on lines, and the request below the context."""
-    before, words = text[: marker.start()], _PICTURE.sub("", text[marker.end() :]).strip()
-    comments = _COMMENT.findall(before) if _COMMENTS.search(before) else []
-    return "\n\n".join(filter(None, (*(comment.strip() for comment in comments), words)))
 
 
 def _unwrapped(text: str) -> list[Part]:

@@ -6,6 +6,7 @@ Read are bodies of POST /feedback, alone or as {request|body, response}, and row
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ from cursorbench.sessions.seen import Seen
 
 KIND = "tensorzero"
 _TARGETS = ("inference_id", "episode_id", "target_id")
+_UUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
 _TEXTS = {"comment", "demonstration"}  # reserved names; their values are texts or an inference's output
 
 
@@ -78,8 +80,7 @@ def _feedback(record: dict[str, Any], place: Place, seen: Seen) -> Iterator[Read
         return
     if call.get("dryrun") is True:  # the gateway stores nothing of it
         return
-    session, target = text_of(call.get("episode_id")), text_of(call.get("inference_id"))
-    about = text_of(call.get("target_id"))
+    session, target, about = (_id(call.get(f"{name}_id")) for name in ("episode", "inference", "target"))
     if text_of(call.get("target_type")) == "episode":
         session = session or about
     elif not session and not target:
@@ -104,6 +105,12 @@ def _value(name: str, value: object) -> float | bool | str | None:
     if name in _TEXTS:
         return json_text(value) or None
     return value if isinstance(value, bool | str) else number(value)
+
+
+def _id(value: object) -> str:
+    """An id as its answer has it: TensorZero takes UUIDs in capitals, and writes them in small letters."""
+    told = text_of(value)
+    return told.lower() if _UUID.fullmatch(told) else told
 
 
 def _made(one: str) -> int | None:

@@ -54,7 +54,7 @@ class Closings:
         """Look at one line of the whole file, in order."""
         if (fence := Fence.opened_by(line)) and not fence.info:
             self._fences[fence.mark][fence.length] = number
-        elif line.startswith("</"):
+        elif line.startswith("</") or line.endswith("</think>"):
             for tag in tags:
                 if tag in line:
                     self._tags[tag] = number
@@ -64,7 +64,7 @@ class Closings:
         return max(self._fences[fence.mark][fence.length :]) > number
 
     def of_tag(self, tag: str, number: int) -> bool:
-        """Whether the tag occurs at the beginning of a line behind line `number`."""
+        """Whether the tag begins a line behind line `number`; `</think>` also where it ends one."""
         return self._tags.get(tag, 0) > number
 
 

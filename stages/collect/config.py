@@ -43,7 +43,8 @@ class CollectConfig(BaseModel):
     )
     metrics: dict[str, str] = Field(
         default_factory=dict,
-        description="what a metric of logged feedback is, by its name: thumbs, outcome, outcome WORST..BEST",
+        description="what a metric of logged feedback is, by its name: thumbs, outcome, outcome WORST..BEST "
+        "(numbers, or words from the worst to the best)",
     )
     min_episodes: int = Field(
         1, ge=1, description="with fewer mature episodes than this: inconclusive, keep waiting"

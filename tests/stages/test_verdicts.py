@@ -42,6 +42,16 @@ def feedback(name: str, value: Any) -> Feedback:
         ("thumbs", "down", ("thumbs", -1)),
         ("thumbs 30..0", 29, ("thumbs", -1)),
         ("thumbs 30..0", 1, ("thumbs", 1)),
+        ("outcome fail..pass", "Pass", ("outcome", 1.0)),  # an evaluation's label
+        ("outcome fail..pass", "fail", ("outcome", -1.0)),
+        ("outcome fail..pass", "maybe", None),
+        ("outcome poor..quite fair..good", "quite fair", ("outcome", 0.0)),
+        ("outcome a..b..c..d..e", "d", ("outcome", 0.5)),
+        ("outcome false..true..better", "true", ("outcome", 0.0)),
+        ("thumbs bad..good", "bad", ("thumbs", -1)),
+        ("thumbs bad..ok..good", "ok", None),  # neither up nor down
+        ("outcome fail..pass", True, ("outcome", 1.0)),
+        ("outcome fail..pass", 0.25, ("outcome", 0.25)),
     ],
 )
 def test_a_metric_is_what_the_settings_say(rule: str, value: Any, event: tuple[str, float] | None) -> None:
@@ -58,7 +68,9 @@ def test_thumbs_are_known_by_name_and_other_metrics_are_nothing() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ["", "reward", "outcome 1..1", "outcome 1-5", "thumbs up"])
+@pytest.mark.parametrize(
+    "text", ["", "reward", "outcome 1..1", "outcome 1-5", "thumbs up", "outcome a..A", "outcome 1..b"]
+)
 def test_what_is_no_rule_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is none of"):
         rule_of(text)

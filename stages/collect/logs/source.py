@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from cursorbench.files import sha256_of
 from cursorbench.sessions import entire_branch, git_ai, kinds
 from cursorbench.sessions.git_environment import only_reading
 from cursorbench.sessions.items import Item, Place, Quarantined, Read
 from cursorbench.sessions.seen import Seen
 from stages.collect.logs import received
 from stages.collect.logs.clock import zone_of
+from stages.collect.logs.copies import Copies, digest_of
 from stages.collect.logs.survival import repository_facts
 from stages.collect.logs.tellers import SECOND_HAND, Tellers
 from stages.errors import InputMissingError, IntegrityError, RtrlError, UsageError
@@ -92,7 +92,7 @@ class Source:
         digest, files, size = hashlib.sha256(), 0, 0
         for path in self._files():
             try:
-                part = sha256_of(path)
+                part = digest_of(path).hex()
                 size += path.stat().st_size
             except OSError as error:
                 part = f"cannot be read: {error.strerror}"
@@ -173,7 +173,7 @@ class Source:
 
     def _found(self) -> Iterator[tuple[str, Read]]:
         """What lies on disk, in the order of the paths: agents' own logs before what tells of the same."""
-        seen, copies, found, later = Seen(), _Copies(), 0, list[tuple[Path, str]]()
+        seen, copies, found, later = Seen(), Copies(), 0, list[tuple[Path, str]]()
         for path in self._files():
             found += 1
             if copies.again(path):
@@ -222,30 +222,6 @@ class Source:
                 f"there is no file or folder {path}", hint="name session logs, or folders of them"
             )
         return not _is_bare(path) and not (self.kind in _IN_REPOSITORIES and (path / ".git").exists())
-
-
-class _Copies:
-    """Files with the same bytes. Only those of the same size are compared."""
-
-    def __init__(self) -> None:
-        self._by_size: dict[int, list[Path]] = {}
-        self._known: set[str] = set()
-
-    def again(self, path: Path) -> bool:
-        """Whether a file with these bytes came before."""
-        try:
-            alike = self._by_size.setdefault(path.stat().st_size, [])
-            alike.append(path)
-            if len(alike) == 1:
-                return False
-            if len(alike) == 2:
-                self._known.add(sha256_of(alike[0]))
-            digest = sha256_of(path)
-            known = digest in self._known
-            self._known.add(digest)
-            return known
-        except OSError:
-            return False  # whoever reads it says so
 
 
 def _kind_of(path: Path) -> str | None:

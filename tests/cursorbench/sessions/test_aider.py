@@ -197,7 +197,11 @@ def test_only_a_stopped_answer_is_an_interrupt(tmp_path: Path) -> None:
     text += "\n" + typed("and") + f"\nDone.\n\n> Tokens: 1 sent  \n{stop}"
     found = items(tmp_path, text)
     assert [type(item).__name__ for item in found] == (
-        ["SessionStart", "UserTurn", "Interrupt", "AgentTurn", "UserTurn", "UserTurn", "AgentTurn"]
+        ["SessionStart", "UserTurn", "AgentTurn", "Interrupt", "UserTurn", "UserTurn", "AgentTurn"]
+    )  # below the mark stands what was stopped
+    unsaid = items(tmp_path, START + ABOUT + typed("go") + stop + typed("on") + stop)
+    assert [type(item).__name__ for item in unsaid] == (
+        ["SessionStart", "UserTurn", "Interrupt", "UserTurn", "Interrupt"]
     )
 
 

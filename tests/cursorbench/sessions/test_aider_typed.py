@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cursorbench.sessions import aider, aider_typed
-from cursorbench.sessions.items import AgentTurn, Interrupt, Quarantined, SessionStart, UserTurn
+from cursorbench.sessions.items import AgentTurn, Edit, Interrupt, Quarantined, SessionStart, UserTurn
 from cursorbench.sessions.seen import Seen
 
 START = "\n# aider chat started at 2025-03-04 10:00:00\n\n> Aider v0.75.0  \n"
@@ -99,6 +99,29 @@ def test_the_architects_answer_is_not_the_users(tmp_path: Path) -> None:
     assert users(tmp_path, stopped + typed("stop"))[1:] == [("stop", "")]
     edited = asked + "> Edit the files?" + YES + typed(answer) + "\nDone.\n\n" + typed("thanks")
     assert users(tmp_path, edited)[2:] == [("thanks", "")]
+
+
+def test_who_thinks_and_who_edits(tmp_path: Path) -> None:
+    """A draft in the thoughts is no edit, and what the architect hands on is answered by the editor."""
+    block = "pond.py\n```\n<<<<<<< SEARCH\nfrogs = {}\n=======\nfrogs = 3\n>>>>>>> REPLACE\n```\n"
+    thought = f"<thinking-content-7b>\n\nFrogs?\n\n{block.format(1)}\n</thinking-content-7b>\n\n"
+    models = "> Main model: big with architect edit format  \n> Editor model: small with diff edit format  \n"
+    said, done = "Three frogs, not two.", f"\n{thought}Done.\n\n{block.format(2)}\n"
+    text = START + models + typed("more frogs") + f"\n{thought}{said}\n\n"
+    text += "> Edit the files?" + YES + typed(said) + done
+    text += "> Applied edit to pond.py  \n" + typed("thanks") + "\n<think>\nEh.</think>Welcome.\n\n"
+    text += typed("why?") + "\nA `<think>`:\n\n<think>\nmud\n\n" + typed("so?") + "\n<think>\nNo wo\n\n"
+    found = items(tmp_path, text)
+    assert [(one.text, one.thinking[:6], one.model) for one in found if isinstance(one, AgentTurn)] == [
+        (said, "Frogs?", "big"),
+        (f"Done.\n\n{block.format(2)}".rstrip(), "Frogs?", "small"),
+        ("Welcome.", "Eh.", "big"),
+        ("A `<think>`:\n\n<think>\nmud", "", "big"),
+        ("", "No wo", "big"),
+    ]
+    assert [(one.before, one.status, one.place.line) for one in found if isinstance(one, Edit)] == [
+        ("frogs = 2", "applied", 1 + text[: text.index("frogs = 2")].count("\n") - 1)
+    ]
 
 
 def test_an_answer_of_few_letters_may_be_repeated_by_a_person(tmp_path: Path) -> None:

@@ -444,7 +444,7 @@ def test_ids_blacked_out_by_entire_are_no_ids(log: Log) -> None:
 
 
 def test_what_cannot_be_read_is_quarantined_and_known_notes_are_not(log: Log) -> None:
-    for kind in ("summary", "file-history-snapshot", "pr-link", "ai-title", "progress", "relocated"):
+    for kind in ("summary", "pr-link", "ai-title", "progress", "relocated", "continued-in"):
         log.add(kind)
     # of 2.1.263 to 2.1.289
     log.raw('{"type":"history-suppression","sessionId":"s1","cause":"fork_inherit"}')
@@ -521,6 +521,7 @@ def test_which_files_are_claude_codes(log: Log) -> None:
 
     assert known(*log.user("hi").lines)
     assert known("garbage", '{"type":"summary","summary":"x","leafUuid":"y"}')
+    assert known('{"type":"teleported-from","remoteSessionId":"session_x","messageCount":0}')
     assert known('{"parentUuid":null,"sessionId":"s","type":"user","message":{"content":"' + "x" * 70000)
     assert not known('{"type":"session.start","data":{"sessionId":"s"},"id":"x","parentId":null}')
     assert not known('{"timestamp":"x","type":"session_meta","payload":{}}')

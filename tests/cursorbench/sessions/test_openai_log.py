@@ -131,6 +131,48 @@ def test_flat_records_and_texts(path: Path) -> None:
     assert [one.session for one in items if isinstance(one, UserTurn)] == ["s", "t"]
 
 
+@pytest.mark.parametrize(
+    ("record", "at", "session", "ms"),
+    [
+        (  # a row of LiteLLM's spend logs: what was asked is in the proxy's own request alone
+            {
+                "session_id": "s", "messages": {}, "startTime": "2023-11-14T22:13:20Z",
+                "endTime": "2023-11-14T22:13:21Z", "response": json.dumps(response(DONE, "r")),
+                "proxy_server_request": json.dumps(request(ASK)),
+            },
+            AT, "s", 1000.0,
+        ),
+        (  # Helicone's
+            {
+                "request_created_at": "2023-11-14T22:13:19+00:00", "request_body": request(ASK),
+                "response_body": response(DONE, "r"), "delay_ms": 900,
+                "request_properties": {"Helicone-Session-Id": "h"},
+            },
+            AT - 1000, "h", 900.0,
+        ),
+        (  # an observation of Langfuse's, whose input may be a text
+            {
+                "sessionId": "l", "model": "m-1", "startTime": "2023-11-14T22:13:20Z",
+                "input": json.dumps({"messages": [ASK]}), "output": DONE,
+            },
+            AT, "l", None,
+        ),
+    ],
+)  # fmt: skip
+def test_rows_of_proxies(path: Path, record: dict[str, Any], at: int, session: str, ms: float | None) -> None:
+    assert openai_log.recognises(path, json.dumps(record).encode())
+    _, asked, told = read(path, record)
+    assert isinstance(asked, UserTurn)
+    assert isinstance(told, AgentTurn)
+    assert (asked.text, asked.at, asked.session) == ("rename f", at, session)
+    assert (told.text, told.model, told.duration_ms) == ("done", "m-1", ms)
+
+
+def test_what_a_person_writes_may_be_json(path: Path) -> None:
+    record = {"model": "m", "input": '{"input": "x", "messages": "y"}', "output": DONE}
+    assert [one.text for one in read(path, record) if isinstance(one, UserTurn)] == [record["input"]]
+
+
 def test_the_responses_api(path: Path) -> None:
     call = {"type": "function_call", "call_id": "call_abcdef", "name": "run", "arguments": "{}"}
     said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]}

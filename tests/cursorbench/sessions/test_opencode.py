@@ -99,8 +99,15 @@ def test_start_turns_and_an_applied_edit(path: Path) -> None:
         ToolEnd(**one, id="c", at=AT + 20, outcome="ok", text="ok"),
         Edit(**one, id="c", at=AT + 20, **change, status="applied"),
         Edit(**one, id="prt_p", at=AT + 2, path="/w/b", status="applied"),
-        AgentTurn(**one, id="prt_t", at=AT + 2, text="Done.", model="m", duration_ms=500.0),
-    ]
+        AgentTurn(**one, id="prt_t", at=AT + 2, text="Done.", model="m", duration_ms=482.0),
+    ]  # since its tool had ended
+
+
+def test_an_answer_does_not_last_as_long_as_its_tools(path: Path) -> None:
+    """A question waits for a person; the message is complete behind it."""
+    asks = tool("question", output="yes")
+    found = read(path, agent(2, text("Which?"), asks, asks), agent(3, text("So.")))
+    assert [one.duration_ms for one in found if isinstance(one, AgentTurn)] == [8.0, 500.0]
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_turns_calls_and_an_applied_edit(path: Path) -> None:
     answers = [one for one in found if isinstance(one, AgentTurn)]
     assert [(one.text, one.thinking, one.model, one.duration_ms) for one in answers] == [
         ("", "hm", "m", None),
-        ("Done.", "", "m", 500.0),
+        ("Done.", "", "m", 495.0),
     ]
     assert [(one.id, one.name, one.at) for one in found if isinstance(one, ToolUse)] == [
         ("call_1", "edit", AT + 6),

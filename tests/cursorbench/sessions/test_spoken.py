@@ -63,9 +63,40 @@ You **MUST** consider the user input before proceeding (if not empty).
 """
 
 
+NOTES = """# Response annotations:
+Each item contains text selected from an earlier response.
+<response-annotations>
+[{"text":"two eggs","annotation":"three"},{"text":"bake"}]
+</response-annotations>"""
+PAGE = """# Browser comments:
+
+## User Comment 1
+Page URL: http://localhost
+Comment:
+centre it
+
+<in-app-browser-context source="ambient-ui-state">
+Comment:
+evil
+</in-app-browser-context>"""
+REPLY = "<send_user_message_question_reply>\n{}\n</send_user_message_question_reply>"
+ANSWERED = REPLY.format('[{"questionItemId":"q","question":"Eggs?","answer":"three"},{"answer":"no salt"}]')
+PRIOR = '\n## Prior conversation with Codex:\n{"conversation":[{"role":"user","content":[]}]}'
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        (f"{PRIOR}\n## My request for Codex:\nbake it\n", [("meta", PRIOR.strip()), ("", "bake it")]),
+        (f"{NOTES}\n\n## My request:\nbake it", [("meta", NOTES), ("", "three\n\nbake it")]),
+        (f"{NOTES}\n\n## My request:\n", [("meta", NOTES), ("", "three")]),
+        (f"{PAGE}\n\n## My request:\nand the title", [("meta", PAGE), ("", "centre it\n\nand the title")]),
+        (ANSWERED, [("meta", ANSWERED), ("", "three\n\nno salt")]),
+        (
+            f"# Selected text:\n\n## Selection 1\nx\n\n## My request:\n{ANSWERED}",
+            [("meta", "# Selected text:\n\n## Selection 1\nx"), ("", "three\n\nno salt")],
+        ),
+        (REPLY.format("[{"), None),
         (EDITOR, [("meta", EDITOR.partition("## My")[0].strip()), ("", "preheat it first")]),
         (
             "# Files mentioned by the user:\n\n## a.csv: /w/a.csv\n\n## My request for Codex:\nplot it",
