@@ -30,7 +30,7 @@ GENERATIONS = pa.schema(
         *(field for field in schemas.GENERATIONS if field.name != "sealed"),
         ("no_train", pa.bool_()),
         ("retried", pa.bool_()),  # its client sent it again by itself
-        ("goes_on", pa.string()),  # the episode of an earlier answer that it went back to, "" for none
+        ("goes_on", pa.string()),  # the episode of the answer it follows, where there were several to one
         ("population", pa.string()),  # of the API key; in the artifact it is among the features
         ("samplers", pa.string()),  # digests of the checkpoints that sampled it, sorted, by blanks
         ("first_sampler", pa.string()),  # of its first token, "" for none

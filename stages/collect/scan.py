@@ -29,7 +29,7 @@ class Scan:
 
     Times in ms. `g_*` arrays have length G, `v_*` length V. `v_generation` is the row of the event's
     generation, -1 when it is not in the window; `v_elsewhere`: it is there, and another line's. `g_base` is
-    the row of the prompt's base, -1 for none there; `g_goes_on` the episode that was gone back to, or -1.
+    the row of the prompt's base, -1 for none there; `g_goes_on` the episode a request says it follows, or -1.
     `generations` and `events` are the whole columns (`columns.GENERATIONS`, `columns.EVENTS`).
     """
 

@@ -55,9 +55,9 @@ class Episodes:
     def gone_back_to(
         self, session: str, asked: Asked, messages: Sequence[Mapping[str, Any]], *, no_train: bool
     ) -> str:
-        """The episode of the answer that a new request follows, where another was asked for in its place.
+        """The episode of the answer that a new request follows, where there are several to choose from.
 
-        "" where it follows the latest answer to its history, as nearly all do, or one that is not known.
+        "" where there is one, as nearly always, or it is not known which.
         """
         first = _first(session, asked.requests - 1, no_train=no_train)
         latest, _ = self._latest.get(first, (first, False))
@@ -66,8 +66,7 @@ class Episodes:
         users = (n for n in reversed(range(len(messages))) if messages[n].get("role") == "user")
         earlier = (asked_of(messages[:n]) for n in users)  # without the request, and notices behind it
         answers = next((one.answers for one in earlier if one.requests < asked.requests), [])
-        found = self._by_answer.get((first, _mark(answers[0])), latest) if answers else latest
-        return "" if found == latest else found
+        return self._by_answer.get((first, _mark(answers[0])), "") if answers else ""
 
     def ordinal(self, episode: str, asked: Asked) -> int:
         """The place of the next generation in the chain of an episode, derived or named."""

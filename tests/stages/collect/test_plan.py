@@ -168,10 +168,13 @@ def test_who_goes_back_to_an_earlier_answer_says_nothing_of_the_one_after_it() -
         generation("4", "s/2", 2, features={GOES_ON: "s/1"}),
         generation("5", "s/2-0123456789ab", 3, features={GOES_ON: "s/1"}),
         generation("6", "s/3", 4, features={GOES_ON: "not in the window"}),
+        generation("7", "s/2-123456789abc", 5, features={GOES_ON: another}),
     ]
     found = scanned(made, [])
     told = dict(zip(found.episodes, decide(found).follow_up.tolist(), strict=True))
-    assert told == {"s/1": 3, "beside": 2, another: -1, "s/2": 4, "s/2-0123456789ab": 5, "s/3": -1}
+    assert told == {
+        "s/1": 3, "beside": 2, another: 6, "s/2": 4, "s/2-0123456789ab": 5, "s/3": 6, "s/2-123456789abc": -1
+    }  # fmt: skip
 
 
 def test_a_plain_completion_is_nobodys_next_message_and_has_none() -> None:

@@ -59,7 +59,7 @@ async def test_what_goes_on_belongs_to_the_answer_it_goes_on_from(rig: Rig) -> N
     assert others == [(one[0], 1), (two[0], 1), (two[0], 2)], "of the latest, where nobody knows"
 
 
-async def test_a_request_tells_which_earlier_answer_it_goes_back_to(rig: Rig) -> None:
+async def test_a_request_tells_which_of_several_answers_it_follows(rig: Rig) -> None:
     first, said = await ask(rig, USER, DONE, say("one"))
     second, other = await ask(rig, USER, DONE, say("two"))
     new = say("three")
@@ -67,9 +67,9 @@ async def test_a_request_tells_which_earlier_answer_it_goes_back_to(rig: Rig) ->
     back, _ = await ask(rig, USER, DONE, say("one"), said, new)
     looped, _ = await ask(rig, USER, DONE, say("one"), said, TOOL, {**DONE, "content": "more"}, new)
     unknown, _ = await ask(rig, USER, DONE, say("two"), {**other, "content": "rewritten"}, new)
-    (one, _), *_ = await where(rig, first)
+    (one, _), (two, _) = await where(rig, first, second)
     told = {g.id: g.features.get(GOES_ON, "") for g in rig.generations()}
-    assert [told[gid] for gid in (first, second, there, back, looped, unknown)] == ["", "", "", one, one, ""]
+    assert [told[gid] for gid in (first, second, there, back, looped, unknown)] == ["", "", two, one, one, ""]
 
 
 @pytest.mark.parametrize("again", [False, True])
