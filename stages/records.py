@@ -34,6 +34,7 @@ EVENT_TYPES: tuple[str, ...] = get_args(EventType)
 
 GROUP = "group"  # the feature that names the task of which several rollouts were asked for
 POPULATION = "population"  # the feature that names it; fixed by the API key
+GOES_ON = "goes_on"  # the feature that names the episode of the answer it follows, of several to one history
 RETRIED = "retried"  # the feature of a request that its client sent again by itself, nobody having asked
 TEXT_ONLY = "text_only"  # the defect of a generation read from a log: its tokens are not known
 LIVE, CANARY, HOLDBACK = "live", "canary", "holdback"  # arms

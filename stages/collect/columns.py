@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from stages import rows, schemas, workers
-from stages.records import RETRIED
+from stages.records import GOES_ON, RETRIED
 from stages.spool import Damage, Spool, codec
 from stages.spool.frames import Frame, Kind
 from stages.spool.index import SegmentRow
@@ -30,6 +30,7 @@ GENERATIONS = pa.schema(
         *(field for field in schemas.GENERATIONS if field.name != "sealed"),
         ("no_train", pa.bool_()),
         ("retried", pa.bool_()),  # its client sent it again by itself
+        ("goes_on", pa.string()),  # the episode of the answer it follows, where there were several to one
         ("population", pa.string()),  # of the API key; in the artifact it is among the features
         ("samplers", pa.string()),  # digests of the checkpoints that sampled it, sorted, by blanks
         ("first_sampler", pa.string()),  # of its first token, "" for none
@@ -91,6 +92,7 @@ def generations_of(segment: int, frames: Sequence[Frame]) -> pa.Table:
         **dict(zip(batch.schema.names, batch.columns, strict=True)),
         "no_train": [row.generation.no_train for row in found],
         "retried": [RETRIED in row.generation.features for row in found],
+        "goes_on": [row.generation.features.get(GOES_ON, "") for row in found],
         "population": [row.generation.population for row in found],
         "samplers": [" ".join(sorted(set(of))) for of in samplers],
         "first_sampler": [of[0] if of else "" for of in samplers],

@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 from stages.collect.scan import EVENT_CODE, Bools, Ints, Scan
 from stages.parts import CUT
 
+_ANOTHER_ANSWER = "-[0-9a-f]{12}$"  # how the gateway names its episode, behind that of the first one
+
 
 def follow_ups(scan: Scan, first_row: Ints, last_row: Ints, readable: Bools) -> Ints:
     """The session's next request, as its row; -1 for none, or where an event tells the message, [E].
@@ -40,6 +42,7 @@ def follow_ups(scan: Scan, first_row: Ints, last_row: Ints, readable: Bools) -> 
     rows = order[begins[following[here]]]
     same = scan.g_session[first_row[here]] == scan.g_session[rows]
     found[here[same]] = rows[same]
+    found = _gone_back(scan, order[begins], found)
     messages = (scan.v_type == EVENT_CODE["user_message"]) & scan.v_own_key & (scan.v_generation >= 0)
     told = np.zeros(n, dtype=np.bool_)
     told[scan.g_episode[scan.v_generation[messages]]] = True
@@ -51,6 +54,22 @@ def follow_ups(scan: Scan, first_row: Ints, last_row: Ints, readable: Bools) -> 
         | _early(scan, order[last], found)
     )
     return np.where(none, -1, found)
+
+
+def _gone_back(scan: Scan, rows: Ints, found: Ints) -> Ints:
+    """`found` [E] where people went back to an earlier answer: what they asked there follows that answer, and
+    none that was asked for in its place. `rows` are the first requests of episodes, in order by session.
+    """
+    rows = rows[scan.g_goes_on[rows] >= 0][::-1]
+    if not len(rows):
+        return found
+    history = pc.replace_substring_regex(pa.array(scan.episodes), _ANOTHER_ANSWER, "").dictionary_encode()
+    same = np.asarray(history.indices, dtype=np.int64)
+    to = np.where(found < 0, -1, scan.g_goes_on[found])
+    elsewhere = (to >= 0) & (to != np.arange(len(to))) & (same[to] == same)
+    result = np.where(elsewhere, -1, found)
+    result[scan.g_goes_on[rows]] = rows  # of several the first
+    return result
 
 
 def _early(scan: Scan, asked: Ints, follow_up: Ints) -> Bools:

@@ -29,7 +29,7 @@ class Scan:
 
     Times in ms. `g_*` arrays have length G, `v_*` length V. `v_generation` is the row of the event's
     generation, -1 when it is not in the window; `v_elsewhere`: it is there, and another line's. `g_base` is
-    the row of the prompt's base, -1 for none there.
+    the row of the prompt's base, -1 for none there; `g_goes_on` the episode a request says it follows, or -1.
     `generations` and `events` are the whole columns (`columns.GENERATIONS`, `columns.EVENTS`).
     """
 
@@ -48,6 +48,7 @@ class Scan:
     g_base: Ints
     g_no_train: Bools
     g_retried: Bools
+    g_goes_on: Ints
     v_seq: Ints
     v_generation: Ints
     v_type: Ints
@@ -89,6 +90,7 @@ def scan(columns: Columns, whose: Whose) -> Scan:
         g_base=_positions(g["prompt_base"], g["id"]),
         g_no_train=np.asarray(g["no_train"], dtype=np.bool_),
         g_retried=np.asarray(g["retried"], dtype=np.bool_),
+        g_goes_on=_positions(g["goes_on"], pa.chunked_array([episodes], type=pa.string())),
         v_seq=_ints(v["seq"]),
         v_generation=rows,
         v_type=_types(v["type"]),

@@ -8,6 +8,7 @@ same way (docs/hacks.md). Not for: the signals that every spec has (`signals/`).
 
 from __future__ import annotations
 
+from stages.distill.order import answered_at
 from stages.distill.own import Answered
 from stages.distill.signals import written
 from stages.distill.signals.edits import edits_of
@@ -20,8 +21,8 @@ def comments_over_code(answered: Answered) -> float | None:
 
     A quarter is more than most code has, so that ordinary comments cost nothing.
     """
-    answered_at = int(answered.generations[-1]["at"])
-    found = written.written(edits_of(answered.events, answered_at, _HORIZON_MS))
+    asked = answered_at(answered.generations)
+    found = written.written(edits_of(answered.events, asked, _HORIZON_MS))
     if not found.chars:
         return None
     return max(0.0, found.comment_chars / found.chars - 0.25)

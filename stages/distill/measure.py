@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from stages.distill.facts import Episode
+from stages.distill.order import answered_at
 from stages.distill.own import OwnSignal
 from stages.distill.signals.completion_accepted import completion_accepted
 from stages.distill.signals.dissatisfied_followup import followup, probabilities
@@ -104,7 +105,7 @@ def measure(
     columns: dict[str, Any] = {name: [e.row[name] for e in kept] for name in _FROM_ROW}
     columns["episode_id"] = [e.row["id"] for e in kept]
     columns["at"] = [e.row["first_at"] for e in kept]
-    edits = [edits_of(e.events, _answered_at(e), _ms(spec.horizons.persistence_s)) for e in kept]
+    edits = [edits_of(e.events, answered_at(e.generations), _ms(spec.horizons.persistence_s)) for e in kept]
     columns["edited"] = [float(edited(of)) for of in edits]
     columns["clarified"] = clarified = _clarified(kept, columns["edited"])
     columns["work"] = works = kind_of_work([e.request for e in kept])
@@ -158,14 +159,14 @@ def _followup(episode: Episode, spec: RewardSpec, edits: Edits, asked: bool) -> 
         episode.answer,
         asked,
         edits.undone,
-        _answered_at(episode),
+        answered_at(episode.generations),
         _ms(spec.horizons.followup_s),
     )
 
 
 def _signals(episode: Episode, spec: RewardSpec, edits: Edits, work: str) -> dict[str, Any]:
     events = episode.events
-    answered_at = _answered_at(episode)
+    asked_at = answered_at(episode.generations)
     told = dict(episode.generations[0]["features"])
     return {
         "agent": told.get("agent") or told.get("client", ""),
@@ -177,16 +178,10 @@ def _signals(episode: Episode, spec: RewardSpec, edits: Edits, work: str) -> dic
         "n_reactions": sum(e.type not in NO_REACTION for e in events),
         "edit_persistence": edit_persistence(events, _ms(spec.horizons.persistence_s), edits),
         "edit_rejected": edit_rejected(edits),
-        "completion_accepted": completion_accepted(events, answered_at, _ms(spec.horizons.completion_s)),
-        "task_outcome": task_outcome(events, answered_at, _ms(spec.horizons.outcome_s)),
-        **{name: _later(events, answered_at, horizon) for name, horizon in LATER.items()},
+        "completion_accepted": completion_accepted(events, asked_at, _ms(spec.horizons.completion_s)),
+        "task_outcome": task_outcome(events, asked_at, _ms(spec.horizons.outcome_s)),
+        **{name: _later(events, asked_at, horizon) for name, horizon in LATER.items()},
     }
-
-
-def _answered_at(episode: Episode) -> int:
-    """Event time of the last answer: when its request came. What it took is of the wall clock, which says
-    nothing of simulated users' time, so it is not added."""
-    return int(episode.generations[-1]["at"])
 
 
 def _first_told(name: str, episode: Episode) -> str:
@@ -195,12 +190,12 @@ def _first_told(name: str, episode: Episode) -> str:
     return next(told, "")
 
 
-def _later(events: Sequence[Event], answered_at: int, horizon_ms: int) -> float | None:
+def _later(events: Sequence[Event], asked_at: int, horizon_ms: int) -> float | None:
     """Persistence at a metric horizon; None unless somebody measured it there."""
     delays = (event.data.get("horizon_s") for event in events if event.type == "edit_survival")
     if not any(isinstance(delay, int | float) and 1000 * delay >= horizon_ms for delay in delays):
         return None
-    return edit_persistence(events, horizon_ms, edits_of(events, answered_at, horizon_ms))
+    return edit_persistence(events, horizon_ms, edits_of(events, asked_at, horizon_ms))
 
 
 def _ms(seconds: float) -> int:

@@ -1,8 +1,9 @@
-"""In which order an episode's events happened: the one place that says so."""
+"""When an episode was answered, and in which order its events happened: the one place that says so."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from stages.records import Event
 
@@ -14,3 +15,11 @@ def in_order(events: Iterable[Event]) -> list[Event]:
     it was first.
     """
     return sorted(events, key=lambda event: event.at)
+
+
+def answered_at(generations: Iterable[Mapping[str, Any]]) -> int:
+    """Event time (ms) of an episode's last request: of several side by side not of that which ended last.
+
+    What the answer took is of the wall clock, which says nothing of simulated users' time: it is not added.
+    """
+    return max(int(row["at"]) for row in generations)

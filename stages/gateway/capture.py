@@ -1,7 +1,6 @@
 """From an engine's answer to a record in the spool. The one place where generations are written.
 
-Exact or marked: lengths that do not agree are recorded with a `defect`, never padded, cut or
-tokenised again.
+Exact or marked: lengths that do not agree are recorded with a `defect`, never padded, cut or made again.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from stages.gateway.request import Request, addressed
 from stages.gateway.served import Checkpoint
 from stages.gateway.tools import Answer
 from stages.gateway.turns import defect_of, spans_of
-from stages.records import GROUP, POPULATION, RETRIED, Generation, Sampling
+from stages.records import GOES_ON, GROUP, POPULATION, RETRIED, Generation, Sampling
 from stages.spool import SpoolFullError, SpoolWriter, Tokens
 from stages.spool.chains import Ids, Logprobs
 from stages.vault import Vault
@@ -151,8 +150,7 @@ class Recorder:
     ) -> None:
         """Write the generation. Returns when it survives the death of this process.
 
-        `ended` is on the clock of `call.began`, None for now. Raises:
-            ApiError: 503, the spool took nothing; the answer must not be given.
+        `ended`: on the clock of `call.began`, None for now. Raises ApiError 503: do not give the answer.
         """
         seconds = (time.perf_counter() if ended is None else ended) - call.began
         of = asked(call.request.messages)
@@ -173,7 +171,7 @@ class Recorder:
         request, who = call.request, call.who
         tokens = _arrays(sampled)
         n = len(tokens.output)
-        session, episode, ordinal = self._place(call, answer, of, sampled.finish_reason, n)
+        session, episode, ordinal, back_to = self._place(call, answer, of, sampled.finish_reason, n)
         spans = spans_of(call.checkpoint.digest, call.arm.served.turns.end(call.id), n)
         generation = Generation(
             id=call.id,
@@ -205,31 +203,33 @@ class Recorder:
                 **({POPULATION: call.key.population} if call.key.population else {}),
                 **({GROUP: owners.own_name(who.group, call.key.id, who.user)} if who.group else {}),
                 **({RETRIED: "1"} if who.retried else {}),
+                **({GOES_ON: back_to} if back_to else {}),
             },
             no_train=who.no_train,
             defect=sampled.defect or defect_of(spans) or find_defect(sampled, tokens),
         )
         return generation, tokens
 
-    def _place(self, call: Call, answer: Answer, of: Asked, finish: str, n: int) -> tuple[str, str, int]:
-        """Session, episode and place in the episode's chain. `n` tokens were sampled."""
-        messages, who = call.request.messages, call.who
+    def _place(self, call: Call, answer: Answer, of: Asked, end: str, n: int) -> tuple[str, str, int, str]:
+        """Session, episode, place in its chain, and the one gone back to, if any. `n` tokens were sampled."""
+        messages, who, back_to = call.request.messages, call.who, ""
         reply = {"content": answer.content, "tool_calls": answer.calls}
         if who.session:
             session = owners.own_name(who.session, call.key.id, who.user)
         elif call.request.api == "chat":
             owner = Owner(call.key.id, who.user, who.no_train)
-            session = self._conversations.session(call.id, owner, messages, reply, finish)
+            session = self._conversations.session(call.id, owner, messages, reply, end)
         else:
             session = f"s_{call.id}"
         if who.episode:
             episode = owners.own_name(who.episode, call.key.id, who.user)
         elif call.request.api == "chat":
+            back_to = self._episodes.gone_back_to(session, of, messages, no_train=who.no_train)
             said = reply if n else None
             episode = self._episodes.derived(call.id, session, of, said, no_train=who.no_train)
         else:
             episode = f"{session}/{call.id}"
-        return session, episode, self._episodes.ordinal(episode, of)
+        return session, episode, self._episodes.ordinal(episode, of), back_to
 
 
 def _numbers(sampling: Sampling) -> Sampling:

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from stages.gateway.attribution import Asked, gist
+from stages.gateway.attribution import asked as asked_of
 
 _EPISODES = 100_000  # that are remembered
 
@@ -40,8 +41,7 @@ class Episodes:
         no_train: bool,
     ) -> str:
         """The episode of generation `call_id`, which gave `reply` to what was `asked`; None: not a token."""
-        # collect leaves out an episode with one no-train request in it: they have their own
-        first = f"{session}/{asked.requests}" + "-no-train" * no_train
+        first = _first(session, asked.requests, no_train=no_train)
         found, answered = self._latest.get(first, (first, False))
         if asked.answers:
             found = self._by_answer.get((first, _mark(asked.answers[0])), found)
@@ -52,11 +52,33 @@ class Episodes:
         _remember(self._latest, first, (found, reply is not None or bool(asked.answers)))
         return found
 
+    def gone_back_to(
+        self, session: str, asked: Asked, messages: Sequence[Mapping[str, Any]], *, no_train: bool
+    ) -> str:
+        """The episode of the answer that a new request follows, where there are several to choose from.
+
+        "" where there is one, as nearly always, or it is not known which.
+        """
+        first = _first(session, asked.requests - 1, no_train=no_train)
+        latest, _ = self._latest.get(first, (first, False))
+        if asked.answers or latest == first:
+            return ""
+        users = (n for n in reversed(range(len(messages))) if messages[n].get("role") == "user")
+        earlier = (asked_of(messages[:n]) for n in users)  # without the request, and notices behind it
+        answers = next((one.answers for one in earlier if one.requests < asked.requests), [])
+        return self._by_answer.get((first, _mark(answers[0])), "") if answers else ""
+
     def ordinal(self, episode: str, asked: Asked) -> int:
         """The place of the next generation in the chain of an episode, derived or named."""
         ordinal = max(len(asked.answers), self._lengths.get(episode, 0))
         _remember(self._lengths, episode, ordinal + 1)
         return ordinal
+
+
+def _first(session: str, requests: int, *, no_train: bool) -> str:
+    """The episode of the first answer to a history."""
+    # collect leaves out an episode with one no-train request in it: they have their own
+    return f"{session}/{requests}" + "-no-train" * no_train
 
 
 def _mark(answer: Mapping[str, Any]) -> bytes:

@@ -3,7 +3,8 @@
     A_e = r_e - b_e
 
 Production gives one answer per request, so b_e is a running mean per stratum, read before the batch
-and updated after it. Where an experience holds groups (several rollouts of one task), b_e is the mean
+and updated after it. In these means no user and no API key counts for more than a capped share
+(`contributors.py`). Where an experience holds groups (several rollouts of one task), b_e is the mean
 of the group's other members. There is no division by a standard deviation inside groups.
 
 Sources: REINFORCE with a baseline (Williams 1992, section 4); leave-one-out baseline (Kool et al.
@@ -14,7 +15,7 @@ Not here: KL in the reward (`kl.py`), caps per user and key (`stages/contributor
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +23,23 @@ from numpy.typing import NDArray
 from stages.linestate import Baseline
 
 Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Weigh = Callable[[Indices], Floats]  # what each of these episodes counts for in their mean, in (0, 1]
 
 LINE = "*"  # the key of the whole line in a table of baselines
 
 
+def equally(some: Indices) -> Floats:
+    """Every episode counts once."""
+    return np.ones(len(some))
+
+
 def ema_baselines(
-    rewards: Floats, strata: Sequence[str], table: Mapping[str, Baseline], shrinkage: float
+    rewards: Floats,
+    strata: Sequence[str],
+    table: Mapping[str, Baseline],
+    shrinkage: float,
+    weigh: Weigh = equally,
 ) -> Floats:
     """b_e from the running means of earlier batches.
 
@@ -35,14 +47,14 @@ def ema_baselines(
 
     v_s and w_s are value and weight of the stratum, m is the line's mean, k the shrinkage in episodes:
     a cold stratum (w_s = 0) has the line's mean. On a line that has no mean yet, v_s and m are the
-    means of the *other* episodes of this batch and w_s is their number, which keeps b_e independent
-    of r_e.
+    means of the *other* episodes of this batch, each with its weight, and w_s is the sum of these, which
+    keeps b_e independent of r_e.
 
     Shapes: rewards [E], strata of length E, result [E]. Unit: reward.
     """
     line = table.get(LINE)
     if line is None or line.weight <= 0:
-        return _leave_one_out_baselines(rewards, strata, shrinkage)
+        return _leave_one_out_baselines(rewards, strata, shrinkage, weigh)
     means = {}
     for stratum in set(strata):
         known = table.get(stratum, Baseline(0.0, 0.0))
@@ -52,21 +64,34 @@ def ema_baselines(
     return np.array([means[stratum] for stratum in strata], dtype=np.float64)
 
 
-def _leave_one_out_baselines(rewards: Floats, strata: Sequence[str], shrinkage: float) -> Floats:
+def _leave_one_out_baselines(
+    rewards: Floats, strata: Sequence[str], shrinkage: float, weigh: Weigh
+) -> Floats:
     count = len(rewards)
     if count < 2:
         return np.zeros(count)
-    line = (rewards.sum() - rewards) / (count - 1)
-    totals: defaultdict[str, float] = defaultdict(float)
-    counts: defaultdict[str, int] = defaultdict(int)
-    for stratum, reward in zip(strata, rewards, strict=True):
-        totals[stratum] += float(reward)
-        counts[stratum] += 1
-    others = np.array([counts[stratum] - 1 for stratum in strata], dtype=np.float64)
-    sums = np.array([totals[stratum] for stratum in strata]) - rewards
-    weight = others + shrinkage
-    safe = np.where(weight > 0, weight, 1.0)
-    return np.where(weight > 0, (sums + shrinkage * line) / safe, line)
+    weights, sums = _others(rewards, np.arange(count), weigh)
+    line = sums / weights
+    result = line.copy()
+    for rows in _by_stratum(strata).values():
+        weights, sums = _others(rewards, rows, weigh)
+        if shrinkage > 0 or len(rows) > 1:
+            result[rows] = (sums + shrinkage * line[rows]) / (weights + shrinkage)
+    return result
+
+
+def _others(rewards: Floats, rows: Indices, weigh: Weigh) -> tuple[Floats, Floats]:
+    """For each of these episodes the weights of the others, and their weighted rewards, summed up."""
+    weights = weigh(rows)
+    weighted = weights * rewards[rows]
+    return weights.sum() - weights, weighted.sum() - weighted
+
+
+def _by_stratum(strata: Sequence[str]) -> dict[str, Indices]:
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for index, stratum in enumerate(strata):
+        found[stratum].append(index)
+    return {stratum: np.array(rows, dtype=np.intp) for stratum, rows in sorted(found.items())}
 
 
 def group_baselines(rewards: Floats, groups: Sequence[str]) -> Floats:
@@ -94,6 +119,7 @@ def advantages(
     *,
     shrinkage: float,
     scale: bool,
+    weigh: Weigh = equally,
 ) -> tuple[Floats, Floats]:
     """(A, b), both [E]: the group's baseline where there is a group, else the stratum's.
 
@@ -101,7 +127,8 @@ def advantages(
     step's size independent of how much there is to learn).
     """
     by_group = group_baselines(rewards, groups)
-    baseline = np.where(np.isnan(by_group), ema_baselines(rewards, strata, table, shrinkage), by_group)
+    of_stratum = ema_baselines(rewards, strata, table, shrinkage, weigh)
+    baseline = np.where(np.isnan(by_group), of_stratum, by_group)
     result = rewards - baseline
     if scale:
         size = float(np.sqrt(np.mean(result**2)))
@@ -110,24 +137,27 @@ def advantages(
 
 
 def updated_baselines(
-    rewards: Floats, strata: Sequence[str], table: Mapping[str, Baseline], half_life: float
+    rewards: Floats,
+    strata: Sequence[str],
+    table: Mapping[str, Baseline],
+    half_life: float,
+    weigh: Weigh = equally,
 ) -> dict[str, Baseline]:
     """The table after this batch: old evidence decays by the number of new episodes of its stratum.
 
-        d = 2^(-n / half_life);  w' = d w + n;  v' = (d w v + sum r) / w'
+        d = 2^(-n / half_life);  w' = d w + n;  v' = (d w v + sum f r) / w'
 
-    for each stratum seen and for the whole line ("*"); strata not seen stay as they are.
+    for each stratum seen and for the whole line ("*"); strata not seen stay as they are. f are the episodes'
+    weights, and n is their sum.
     """
     result = dict(table)
-    by_stratum: defaultdict[str, list[float]] = defaultdict(list)
-    for stratum, reward in zip(strata, rewards, strict=True):
-        by_stratum[stratum].append(float(reward))
-        by_stratum[LINE].append(float(reward))
-    for stratum, new in sorted(by_stratum.items()):
-        old = table.get(stratum, Baseline(0.0, 0.0))
-        kept = old.weight * 0.5 ** (len(new) / half_life)
-        weight = kept + len(new)
-        result[stratum] = Baseline((kept * old.value + sum(new)) / weight, weight)
+    whole = {LINE: np.arange(len(rewards))} if len(rewards) else {}
+    for stratum, rows in {**whole, **_by_stratum(strata)}.items():
+        weights = weigh(rows)
+        old, new = table.get(stratum, Baseline(0.0, 0.0)), float(weights.sum())
+        kept = old.weight * 0.5 ** (new / half_life)
+        total = kept * old.value + float((weights * rewards[rows]).sum())
+        result[stratum] = Baseline(total / (kept + new), kept + new)
     return result
 
 

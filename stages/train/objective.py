@@ -25,6 +25,7 @@ from stages.linestate import Baseline
 from stages.train.advantage import advantages
 from stages.train.batch import Batch
 from stages.train.config import TrainConfig
+from stages.train.contributors import weigh_by
 from stages.train.correction import correction_of
 from stages.train.kl import episode_penalty, k1
 
@@ -73,6 +74,7 @@ def build_objective(
         table,
         shrinkage=config.baseline_shrinkage,
         scale=config.scale_advantages,
+        weigh=weigh_by(batch.episodes, config, shared_keys),
     )
     kl = _kl(parent, anchor)
     correction, sequence = correction_of(config), torch.from_numpy(batch.row_of)

@@ -19,6 +19,7 @@ from stages.train import export
 from stages.train.advantage import is_degenerate, updated_baselines
 from stages.train.batch import Batch
 from stages.train.config import TrainConfig
+from stages.train.contributors import weigh_by
 from stages.train.delta import Published
 from stages.train.evidence import Evidence, batch_digest, check_tokenizers, gather
 from stages.train.forward import Budget, score
@@ -222,11 +223,13 @@ class Phases:
         Only the episodes that were used count as seen. Raises UsageError when nothing moved.
         """
         used = sorted(updated.used)
+        episodes = [batch.episodes[index] for index in used]
         table = updated_baselines(
             batch.rewards[used],
-            [batch.episodes[index].stratum for index in used],
+            [episode.stratum for episode in episodes],
             self.state.baselines.get(self.rewarded_by, {}),
             self.config.baseline_half_life,
+            weigh_by(episodes, self.config, self.shared_keys),
         )
         checkpoint, published = export.write_checkpoint(
             finished, self.parent, out_dir, self.config, self.ctx, drafting.head if drafting else None
@@ -237,7 +240,7 @@ class Phases:
             self.before,
             out_dir,
             baselines={**self.state.baselines, self.rewarded_by: table},
-            consumed=[batch.episodes[index].episode_id for index in used],
+            consumed=[episode.episode_id for episode in episodes],
             moments=moments,
             config=self.config,
         )

@@ -58,15 +58,13 @@ class TrainStage:
 
     def extra(self, workspace: Workspace, store: Store, config: BaseModel) -> Mapping[str, Any]:
         """What else decides: the dtype the engine serves in (the tolerance of the on-policy proof), and
-        which API keys are shared by many people (the caps). Of an import only what is in its folder."""
+        which API keys are shared by many people (the caps); of an import what is in its folder."""
+        shared_keys = ApiKeys.shared_ids(workspace.keys_dir)
         if self.import_dir is not None:
             from stages.train.outside.weights import folder_digest
 
-            return {"imported": folder_digest(self.import_dir)}
-        return {
-            "engine_dtype": workspace.settings.engine.dtype,
-            "shared_keys": ApiKeys.shared_ids(workspace.keys_dir),
-        }
+            return {"imported": folder_digest(self.import_dir), "shared_keys": shared_keys}
+        return {"engine_dtype": workspace.settings.engine.dtype, "shared_keys": shared_keys}
 
     def plan(
         self,
@@ -111,7 +109,7 @@ class TrainStage:
         if "imported" in extra:
             from stages.train.outside.adopt import import_checkpoint
 
-            return import_checkpoint(self._folder(), extra["imported"], config, inputs, out_dir, ctx)
+            return import_checkpoint(self._folder(), config, inputs, extra, out_dir, ctx)
         batch = load_batch(inputs, config, ctx.workspace, ctx.store)
         table = batch_table(batch)
         ctx.log.write("train.batch", **table)

@@ -29,6 +29,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from posixpath import normpath
+from unicodedata import normalize
 
 from cursorbench.sessions.line_ends import code_lines
 from cursorbench.sessions.lines import changed, sides_of_diff, written
@@ -182,9 +183,12 @@ def _by_name_alone(event: Event) -> bool:
 
 
 def path_of(event: Event) -> str:
-    """The file an event is about, as it is spelled shortest; "" when it names none."""
+    """The file an event is about, as it is spelled shortest; "" when it names none.
+
+    Letters with marks are spelled in two ways: models write one, macOS may name the file by the other.
+    """
     path = str(event.data.get("path") or "")
-    return normpath(path) if path else ""
+    return normalize("NFC", normpath(path)) if path else ""
 
 
 def sides_of(event: Event) -> tuple[str, str] | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from stages.stage import Artifact, Outcome, Output, RunContext
 from stages.tokens import ExperienceEpisode, load_episodes
 from stages.train.advantage import updated_baselines
 from stages.train.config import TrainConfig
+from stages.train.contributors import weigh_by
 from stages.train.inputs import experience_named
 from stages.train.outside.likeness import check_config, check_template, check_tokenizer
 from stages.train.outside.weights import Weights, examine_weights, folder_digest, load_as_child
@@ -109,13 +110,13 @@ def plan_import(folder: Path, inputs: Mapping[str, Artifact], ctx: RunContext) -
 
 def import_checkpoint(
     folder: Path,
-    digest: str,
     config: TrainConfig,
     inputs: Mapping[str, Artifact],
+    extra: Mapping[str, Any],
     out_dir: Path,
     ctx: RunContext,
 ) -> Outcome:
-    """Write the child and its line state under `out_dir`; `digest` is what `folder` must still hold.
+    """Write the child and its line state under `out_dir`; `folder` must still hold what `extra` says.
 
     Raises as `examine`; UsageError (exit 2) when the weights are the parent's own, IntegrityError
     (exit 12) when the folder changed meanwhile.
@@ -123,7 +124,7 @@ def import_checkpoint(
     from stages.train import export
     from stages.train.models import Finished
 
-    parent, before = inputs["parent"], inputs["line_state"]
+    parent, before, digest = inputs["parent"], inputs["line_state"], extra["imported"]
     model, weights, said = examine(folder, inputs, ctx)
     ctx.progress.start("writing the checkpoint and its fingerprint")
     written, published = export.write_checkpoint(Finished(model), parent, out_dir, config, ctx)
@@ -133,7 +134,7 @@ def import_checkpoint(
         Finished(model),
         before,
         out_dir,
-        baselines=_baselines(inputs, new, LineState.load(before.path), config),
+        baselines=_baselines(inputs, new, before, config, extra.get("shared_keys", ())),
         consumed=[episode.episode_id for episode in new],
         moments=None,
         config=config,
@@ -201,9 +202,16 @@ def _consumed(inputs: Mapping[str, Artifact]) -> tuple[list[ExperienceEpisode], 
 
 
 def _baselines(
-    inputs: Mapping[str, Artifact], new: Sequence[ExperienceEpisode], state: LineState, config: TrainConfig
+    inputs: Mapping[str, Artifact],
+    new: Sequence[ExperienceEpisode],
+    before: Artifact,
+    config: TrainConfig,
+    shared_keys: Collection[str],
 ) -> dict[str, dict[str, Baseline]]:
-    """The line's tables with the rewards of what was consumed, as after an update of our own."""
+    """The line's tables with the rewards of what was consumed, as after an update of our own.
+
+    Older runs do not tell `shared_keys`, ids of API keys that are not capped as a whole.
+    """
     reward_of: dict[str, str] = {}
     for experience in _experiences(inputs):
         for episode in load_episodes(experience):
@@ -211,11 +219,13 @@ def _baselines(
     by_reward: defaultdict[str, list[ExperienceEpisode]] = defaultdict(list)
     for episode in new:
         by_reward[reward_of[episode.episode_id]].append(episode)
-    tables = dict(state.baselines)
+    tables = dict(LineState.load(before.path).baselines)
     for reward, episodes in by_reward.items():
         rewards = np.array([episode.reward for episode in episodes], dtype=np.float64)
         strata = [episode.stratum for episode in episodes]
-        tables[reward] = updated_baselines(rewards, strata, tables.get(reward, {}), config.baseline_half_life)
+        weigh = weigh_by(episodes, config, shared_keys)
+        table = tables.get(reward, {})
+        tables[reward] = updated_baselines(rewards, strata, table, config.baseline_half_life, weigh)
     return tables
 
 

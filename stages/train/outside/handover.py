@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from cursorbench.files import sync, write_whole
 from stages import faults, locks, modelio
 from stages.errors import InputMissingError, UsageError, classified
+from stages.gateway.keys import ApiKeys
 from stages.identity import code_version
 from stages.registry import exports
 from stages.registry.objects import hash_file
@@ -117,7 +118,8 @@ def export_experience(
     swept = () if dry_run else tuple(one.partial for one in exports.sweep(store, by=by))
     vault = Vault.open(workspace.keys_dir)
     try:
-        reading = Reading(inputs, settings.train, store, vault, progress)
+        shared_keys = ApiKeys.shared_ids(workspace.keys_dir)
+        reading = Reading(inputs, settings.train, store, vault, progress, shared_keys)
         survey = reading.survey(all_rows=LAYOUTS[layout].all_rows)
         _refuse_empty(survey, inputs["experience"])
         export_id = new_run_id("export")

@@ -8,7 +8,7 @@ the episodes' numbers and the tokens of one sequence. Not here: files and layout
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from stages.tokens import ExperienceEpisode, load_episodes, load_sequences
 from stages.train.advantage import advantages
 from stages.train.batch import why_not
 from stages.train.config import TrainConfig
+from stages.train.contributors import weigh_by
 from stages.train.masks import check_lengths, trained_tokens
 from stages.vault import Vault
 
@@ -93,7 +94,9 @@ class Reading:
         store: Store,
         vault: Vault,
         progress: Progress,
+        shared_keys: Collection[str] = (),
     ) -> None:
+        self._shared_keys = shared_keys
         self.experience, self.parent = inputs["experience"], inputs["parent"]
         self._state = inputs["line_state"]
         self._config, self._store, self._vault, self._progress = config, store, vault, progress
@@ -194,5 +197,6 @@ class Reading:
             table,
             shrinkage=self._config.baseline_shrinkage,
             scale=self._config.scale_advantages,
+            weigh=weigh_by(episodes, self._config, self._shared_keys),
         )
         return {name: (float(a), float(b)) for name, a, b in zip(names, found, baselines, strict=True)}

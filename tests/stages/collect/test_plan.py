@@ -18,7 +18,7 @@ from stages.collect.counted import events_after_horizon, events_left_behind, lef
 from stages.collect.plan import REASONS, Plan, Rules, audit, plan
 from stages.collect.scan import Scan, scan
 from stages.populations import Whose
-from stages.records import RETRIED, Event, Generation, Sampling, Span
+from stages.records import GOES_ON, RETRIED, Event, Generation, Sampling, Span
 from stages.spool import codec
 from stages.spool.frames import Frame, Kind
 
@@ -156,6 +156,25 @@ def test_what_is_asked_before_an_answer_is_there_is_no_message_to_it(
     found = scanned(made, [])
     told = dict(zip(found.episodes, decide(found).follow_up.tolist(), strict=True))
     assert told == {"first": 1 if follows else -1, "second": 2, "third": -1}
+
+
+def test_who_goes_back_to_an_earlier_answer_says_nothing_of_the_one_after_it() -> None:
+    """A complaint of the first answer was held against the one that had been asked for in its place."""
+    another = "s/1-0123456789ab"
+    made = [
+        generation("1", "s/1", 0),
+        generation("2", "beside", 1),
+        generation("3", another, 1),
+        generation("4", "s/2", 2, features={GOES_ON: "s/1"}),
+        generation("5", "s/2-0123456789ab", 3, features={GOES_ON: "s/1"}),
+        generation("6", "s/3", 4, features={GOES_ON: "not in the window"}),
+        generation("7", "s/2-123456789abc", 5, features={GOES_ON: another}),
+    ]
+    found = scanned(made, [])
+    told = dict(zip(found.episodes, decide(found).follow_up.tolist(), strict=True))
+    assert told == {
+        "s/1": 3, "beside": 2, another: 6, "s/2": 4, "s/2-0123456789ab": 5, "s/3": 6, "s/2-123456789abc": -1
+    }  # fmt: skip
 
 
 def test_a_plain_completion_is_nobodys_next_message_and_has_none() -> None:

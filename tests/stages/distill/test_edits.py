@@ -199,7 +199,7 @@ def test_thousands_of_edits_and_refusals_take_seconds_at_most() -> None:
 
 def test_one_file_however_its_path_is_spelled() -> None:
     """An edit that was taken back by another spelling of its file was two, and half of them was kept."""
-    there, back = EDIT, {"before": AFTER, "after": BEFORE}
+    there, back = dict(EDIT), {"before": AFTER, "after": BEFORE}
     for again in ("./a.py", ".//a.py", "lib/../a.py"):
         events = [event("edit_applied", 1, **there), event("edit_applied", 2, path=again, **back)]
         assert not edited(edits_of(events, 0, HOUR))
@@ -211,3 +211,6 @@ def test_one_file_however_its_path_is_spelled() -> None:
     assert signals(undone)[0] == 0.0
     measured_as = event("edit_survival", HOUR, path="./a.py", horizon_s=3600, now=AFTER)
     assert signals([event("edit_applied", 1, **there), measured_as])[0] == 1.0
+    there["path"], now = "pr\u00fcfung.py", {"horizon_s": 3600, "now": AFTER}  # and as macOS lists it
+    decomposed = event("edit_survival", HOUR, path="pru\u0308fung.py", **now)
+    assert signals([event("edit_applied", 1, **there), decomposed])[0] == 1.0

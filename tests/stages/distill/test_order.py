@@ -20,7 +20,7 @@ from stages.distill.signals.task_outcome import task_outcome
 from stages.records import Event
 from stages.spool import Spool, SpoolWriter
 from stages.vault import Vault
-from tests.stages.distill.distill_world import a_click
+from tests.stages.distill.distill_world import a_click, distilled, rewarded
 from tests.stages.distill.events import HOUR, event
 from tests.stages.distill.test_own import episode
 from tests.stages.world import World
@@ -111,3 +111,15 @@ def _again(world: World) -> World:
     world.vault = Vault.open(world.workspace.keys_dir)
     world.writer = SpoolWriter(world.workspace.spool_dir, world.vault, fsync_ms=1.0)
     return world
+
+
+def test_horizons_begin_with_the_last_request_of_those_side_by_side(world: World) -> None:
+    """The request of 0:30 was answered before that of 0:00: what came at 1:20 was within the hour."""
+    world.generation("g2", "e1", HOUR // 2)
+    world.generation("g1", "e1", 0)
+    late = HOUR * 4 // 3
+    for kind, data in (("thumbs", {"value": -1}), ("edit_rejected", {"path": "a.py"})):
+        world.event("g1", kind, late, **data)
+    row = rewarded(distilled(world).outputs["experience"])["e1"]
+    assert (row["edit_persistence"], row["edit_rejected"]) == (0.0, 1.0)
+    assert row["dissatisfied_followup"] == EXPLICIT_NO

@@ -36,6 +36,7 @@ BLANKS = BEFORE.replace(
 )
 NOTE, LINE = "# total of the prices, see below\n", "    amount = sum(prices)\n"
 PADDING = "".join(f"# the total of the prices is computed below, step {n}\n" for n in range(10))
+UNUSED = "".join(f"_NOTE_{n} = 'the total of the prices is computed below'\n" for n in range(10))
 PLAN = "".join(f"- what was changed in step {n} of this work\n" for n in range(40))
 OLD = "".join(f"# old note {n} about how the prices came about\n" for n in range(40))
 MOVED = "".join(f"rate_{n} = rates.read({n})\n" for n in range(20))
@@ -108,6 +109,12 @@ WAYS = {
     # pays
     "wrong, and ten lines of comment": Way(
         0.26, [applied(BEFORE, PADDING + WRONG), later(PADDING + MENDED)], tokens=180
+    ),
+    "wrong, and ten names that nothing uses": Way(
+        0.26, [applied(BEFORE, UNUSED + WRONG), later(UNUSED + MENDED)], tokens=180
+    ),
+    "a name that nothing uses alone": Way(
+        1.09, [applied(BEFORE, UNUSED[:54] + BEFORE), later(UNUSED[:54] + BEFORE)], tokens=40
     ),
     "wrong, and a file with 40 lines of a plan": Way(
         0.12,

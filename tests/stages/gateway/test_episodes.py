@@ -10,6 +10,7 @@ import pytest
 
 from stages.gateway.attribution import asked
 from stages.gateway.episodes import Episodes
+from stages.records import GOES_ON
 from tests.stages.gateway.rig import Rig, follow_ups, running, until
 
 USER = {"role": "user", "content": "open the file"}
@@ -56,6 +57,19 @@ async def test_what_goes_on_belongs_to_the_answer_it_goes_on_from(rig: Rig) -> N
     one, two, *others = await where(rig, first, second, back, there, unknown)
     assert one[0] != two[0]
     assert others == [(one[0], 1), (two[0], 1), (two[0], 2)], "of the latest, where nobody knows"
+
+
+async def test_a_request_tells_which_of_several_answers_it_follows(rig: Rig) -> None:
+    first, said = await ask(rig, USER, DONE, say("one"))
+    second, other = await ask(rig, USER, DONE, say("two"))
+    new = say("three")
+    there, _ = await ask(rig, USER, DONE, say("two"), other, new)
+    back, _ = await ask(rig, USER, DONE, say("one"), said, new)
+    looped, _ = await ask(rig, USER, DONE, say("one"), said, TOOL, {**DONE, "content": "more"}, new)
+    unknown, _ = await ask(rig, USER, DONE, say("two"), {**other, "content": "rewritten"}, new)
+    (one, _), (two, _) = await where(rig, first, second)
+    told = {g.id: g.features.get(GOES_ON, "") for g in rig.generations()}
+    assert [told[gid] for gid in (first, second, there, back, looped, unknown)] == ["", "", two, one, one, ""]
 
 
 @pytest.mark.parametrize("again", [False, True])

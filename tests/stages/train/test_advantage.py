@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from stages.linestate import Baseline
+from stages.tokens import ExperienceEpisode
 from stages.train.advantage import (
     advantages,
     ema_baselines,
@@ -9,6 +10,8 @@ from stages.train.advantage import (
     is_degenerate,
     updated_baselines,
 )
+from stages.train.config import TrainConfig
+from stages.train.contributors import weigh_by
 
 
 def test_a_warm_stratum_is_mixed_with_the_line() -> None:
@@ -72,6 +75,27 @@ def test_the_update_forgets_by_the_number_of_new_episodes() -> None:
     assert after["*"].weight == pytest.approx(6.0)
     assert after["*"].value == pytest.approx(0.5 / 6)
     assert after["old"] == table["old"]
+
+
+def test_one_user_decides_no_mean_by_a_flood_of_episodes() -> None:
+    """With half of the episodes, all failed, a bot had everybody's wrong answers above the mean."""
+    people = [(f"u{n}", "shared", 1.0 if n % 2 else 0.0) for n in range(20)]
+    bot = [("bot", "bots", -4.0)] * 20
+    episodes = [
+        ExperienceEpisode(str(n), user, key, "a", reward, True, "", "")
+        for n, (user, key, reward) in enumerate([*people, *bot])
+    ]
+    rewards = np.array([one.reward for one in episodes])
+    weigh = weigh_by(episodes, TrainConfig(), {"shared"})
+    # a tenth: 20 people and 20 / 9 of the bot's 20 episodes, each of which counts 1 / 9
+    assert weigh(np.arange(40)) == pytest.approx([1.0] * 20 + [1 / 9] * 20)
+    _, baseline = advantages(rewards, ["a"] * 40, [""] * 40, {}, shrinkage=0.0, scale=False, weigh=weigh)
+    others = 10 - 4 * 20 / 9, 19 + 20 / 9
+    assert baseline[0] == pytest.approx(others[0] / others[1])  # of a wrong answer: 0.05
+    assert baseline[1] == pytest.approx((others[0] - 1) / others[1])
+    after = updated_baselines(rewards, ["a"] * 40, {}, 500.0, weigh)
+    assert after["a"] == after["*"]
+    assert (after["a"].value, after["a"].weight) == pytest.approx((others[0] / (200 / 9), 200 / 9))
 
 
 def test_a_batch_that_teaches_nothing_is_named() -> None:
