@@ -81,6 +81,41 @@ def test_pyproject(tmp_path: Path) -> None:
     assert pytest_
 
 
+def test_packages_in_a_namespace_that_others_share(tmp_path: Path) -> None:
+    """`src` was not on the import path, so that no test of such a project could import it; an older one's
+    namespace in what it requires was taken for a release of it."""
+    shares = '__import__("pkg_resources").declare_namespace(__name__)\n'
+    for number, first in enumerate(
+        (None, shares, "from pkgutil import extend_path\n__path__ = extend_path(a, b)")
+    ):
+        files: dict[str, str | None] = {
+            "setup.py": "setup(name='zope.event')",
+            "runtests.py": "",
+            "src/zope/event/__init__.py": "",
+            "src/zope/tests/__init__.py": "",
+            "src/zope/x/y/deeper/__init__.py": "",
+        }
+        found, _ = project(
+            tmp_path / str(number), {**files, "src/zope/__init__.py": first} if first else files
+        )
+        assert (found.import_paths, found.modules) == (("src", "."), ("zope.event", "zope.x.y.deeper"))
+    site = tmp_path / "venv" / "lib" / "site-packages"
+    (site / "zope" / "interface").mkdir(parents=True)
+    (site / "zope" / "eventual.py").touch()
+    assert assert_absent(tmp_path / "venv", found) == 0
+    (site / "zope" / "event").mkdir()
+    with pytest.raises(FutureLeftError, match="a module zope/event, which"):
+        assert_absent(tmp_path / "venv", found)
+
+
+def test_tests_of_unittest_are_run_by_pytest_too(tmp_path: Path) -> None:
+    """Of a project whose one file of tests is `test.py` no commit made a task: no sign of pytest."""
+    for number, (name, runs) in enumerate(
+        {"test.py": True, "w/tests.py": True, "x/latest.py": False}.items()
+    ):
+        assert project(tmp_path / str(number), {"w.py": "", name: "import unittest\n"})[1] is runs
+
+
 def test_setup_py_and_requirement_files(tmp_path: Path) -> None:
     files: dict[str, str | None] = {
         "setup.py": SETUP_PY,
