@@ -17,6 +17,7 @@ from cursorbench.builder import lock as locks
 from cursorbench.builder.candidates import Candidate
 from cursorbench.builder.fields import facts, fields, task_name
 from cursorbench.builder.instruction import Instruction, Issues, of_commit
+from cursorbench.builder.members import about
 from cursorbench.builder.patch import File, diff
 from cursorbench.builder.paths import tests_of
 from cursorbench.builder.project import Project, has_pytest, project_at
@@ -121,7 +122,7 @@ def prepare(
     instruction = _instruction(candidate, request, issues)
     added = _added(repository, candidate)
     found = _without_solution(added, instruction)
-    project = project_at(repository, base)
+    project = about(project_at(repository, base), _names((*candidate.solution, *candidate.tests)))
     if not settings.test_command and not has_pytest(repository, commit, project):
         raise Unfit("no_test_command", "no sign of pytest; name a --test-command")
     targets = tests_of(changed) if settings.scope == "changed" else ()
@@ -206,6 +207,15 @@ def overlay(repository: Repository, base: str, project: Project) -> dict[str, by
     With the metadata on the import path `importlib.metadata` finds version and entry points of the project,
     as after an editable install, of the working tree and of no release.
     """
+    files = _built(project)
+    for member in project.members.values():
+        files |= {f"{member.folder}/{path}": text for path, text in _built(member).items() if member.imported}
+    root = repository.root(base)
+    return {path: content for path, content in files.items() if not repository.find(root, path)}
+
+
+def _built(project: Project) -> dict[str, bytes]:
+    """Of one distribution, by path in its folder."""
     files: dict[str, bytes] = {}
     version = project.version or "0.0.0"
     if project.version_file:
@@ -220,8 +230,7 @@ def overlay(repository: Repository, base: str, project: Project) -> dict[str, by
         )
         if entries := "\n".join(f"[{group}]\n" + "\n".join(rows) for group, rows in project.scripts.items()):
             files[f"{folder}/entry_points.txt"] = f"{entries}\n".encode()
-    root = repository.root(base)
-    return {path: content for path, content in files.items() if not repository.find(root, path)}
+    return files
 
 
 def _instruction(candidate: Candidate, request: Request | None, issues: Issues) -> Instruction:

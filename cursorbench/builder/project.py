@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cursorbench.builder.declared import (
@@ -46,7 +46,9 @@ class Project:
 
     Attributes:
         name: as distributions are called, normalised.
-        members: the other distributions whose code is in the tree, by name: their requirements as written.
+        folder: where it is below the root; "" for the root's.
+        members: the other distributions whose code is in the tree, by name: those of a workspace.
+        changed: members that a change is about; imported: whether it is one that this needs (`members.py`).
         dependencies, extras, groups: requirements as written.
         files: requirements of files such as requirements-dev.txt and of tox's usual environment, by path.
         scripts: entry points by group, as `name = module:function` lines.
@@ -56,7 +58,10 @@ class Project:
     """
 
     name: str = ""
-    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    folder: str = ""
+    members: Mapping[str, Project] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
+    imported: bool = False
     version: str = ""
     dependencies: tuple[str, ...] = ()
     extras: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -80,8 +85,28 @@ def requirement_name(requirement: str) -> str:
 
 
 def project_at(repository: Repository, commit: str) -> Project:
-    """The project in the root of a commit's tree."""
+    """The project in the root of a commit's tree, with the members of its workspace."""
     root = repository.root(commit)
+    found = _in(repository, commit, root)
+    listed = repository.git("ls-tree", "-r", "--name-only", "-z", commit).split("\0")
+    members = {}
+    for path in [path for path in listed if path.endswith("/pyproject.toml")][:_MEMBERS]:
+        folder = path.rpartition("/")[0]
+        member = _in(repository, commit, _below(repository, root, folder), folder)
+        if member.name and member.name != found.name:
+            members[member.name] = member
+    return replace(found, members=members)
+
+
+def _below(repository: Repository, tree: str, folder: str) -> str:
+    """The tree of a folder in a tree."""
+    for part in folder.split("/"):
+        tree = next((e.oid for e in repository.tree(tree) if e.name == part and e.mode == "40000"), "")
+    return tree
+
+
+def _in(repository: Repository, commit: str, root: str, folder: str = "") -> Project:
+    """What the files in a folder say, by its tree."""
     said = {
         name: repository.text(repository.find(root, name))
         for name in ("pyproject.toml", "setup.cfg", "setup.py")
@@ -96,11 +121,9 @@ def project_at(repository: Repository, commit: str) -> Project:
         or _tag(repository, commit)
         or _assigned(repository, root, paths, modules)
     )
-    name = normal(str(told.get("name") or ""))
-    members = _members(repository, commit, root)
     return Project(
-        name=name,
-        members={other: needed for other, needed in members.items() if other != name},
+        name=normal(str(told.get("name") or "")),
+        folder=folder,
         version=version,
         dependencies=texts_of(told.get("dependencies")),
         extras={normal(name): texts_of(value) for name, value in table_of(told.get("extras")).items()},
@@ -111,17 +134,6 @@ def project_at(repository: Repository, commit: str) -> Project:
         modules=modules,
         version_file=_version_file(document),
     )
-
-
-def _members(repository: Repository, commit: str, root: str) -> dict[str, tuple[str, ...]]:
-    """Distributions that files below the root declare, and what each requires: a workspace's members."""
-    listed = repository.git("ls-tree", "-r", "--name-only", "-z", commit).split("\0")
-    found = {}
-    for path in [path for path in listed if path.endswith("/pyproject.toml")][:_MEMBERS]:
-        told = of_document(toml(repository.text(repository.find(root, path))))
-        if name := normal(str(told.get("name") or "")):
-            found[name] = texts_of(told.get("dependencies"))
-    return found
 
 
 def has_pytest(repository: Repository, commit: str, project: Project) -> bool:
