@@ -116,9 +116,7 @@ def prepare(
     """
     base, commit = candidate.base, candidate.commit
     changed = [file.path for file in candidate.tests if file.new]
-    candidate = with_settings(repository, candidate)
-    if not candidate.sources:
-        raise Unfit("only_settings", "its source says how tests run, and nothing else")
+    candidate = _beyond_settings(repository, candidate)
     instruction = _instruction(candidate, request, issues)
     added = _added(repository, candidate)
     found = _without_solution(added, instruction)
@@ -181,6 +179,14 @@ def _each_left_out(repository: Repository, candidate: Candidate) -> dict[str, st
         )
         for file in files
     }
+
+
+def _beyond_settings(repository: Repository, candidate: Candidate) -> Candidate:
+    """`with_settings`. Raises Unfit where nothing is left; a row's patch may be of templates alone."""
+    found = with_settings(repository, candidate)
+    if not found.solution or (candidate.sources and not found.sources):
+        raise Unfit("only_settings", "its source says how tests run, and nothing else")
+    return found
 
 
 def with_settings(repository: Repository, candidate: Candidate) -> Candidate:
