@@ -95,28 +95,43 @@ class Criterion:
     def reason(self) -> str:
         """One line of what stands in the way or should be known, "" when nothing is remarkable."""
         if self.gain is None:
-            return f"{self.name}: one side has nothing to measure"
+            both = self.candidate.value is None and self.baseline.value is None
+            who = "neither side has anything" if both else "one side has nothing"
+            return f"{self.name}: {who} to measure"
         gain = f"{self.gain:+.4g}"
         if self.state == "regressed":
             ends = f"{_end(self.low)} to {_end(self.high)}"
             return f"{self.name}: {gain} ({self.interval} {ends}) is a certain loss"
         if self.state == "inconclusive":
+            low = "no one knows how low" if self.bound is None else f"could be as low as {self.bound:+.4g}"
             return (
-                f"{self.name}: {gain}, could be as low as {_end(self.bound)} against a margin of "
-                f"{self.metric.margin:g}; {self._would_tell()} (now {self.cases} x {self.attempts:g})"
+                f"{self.name}: {gain}, {low} against a margin of {self.metric.margin:g}; "
+                f"{self._would_tell()} (now {self.cases} x {self.attempts:g})"
             )
         if self.high is not None and self.high < 0:
             return f"{self.name}: {gain} is a certain loss, within its margin of {self.metric.margin:g}"
         return ""
 
+    @property
+    def more_would_tell(self) -> bool:
+        """Whether more cases like these, or more attempts at them, would tell of an equal model."""
+        return self.tell is not None and bool(self.tell.cases_if_equal or self.tell.attempts_if_equal)
+
     def _would_tell(self) -> str:
         if self.clusters < 2:
             return "all cases that tell are of one cluster, which says nothing of others"
-        tell = self.tell
-        ways = [f"{tell.cases_if_equal} cases"] if tell and tell.cases_if_equal else []
-        if tell and tell.attempts_if_equal:
-            ways.append(f"{tell.attempts_if_equal} attempts at each case")
-        return f"about {' or '.join(ways)} would tell" if ways else "no number of cases would tell"
+        if self.tell is None or not self.more_would_tell:
+            return "no number of cases would tell"
+        ways = []
+        if cases := self.tell.cases_if_equal:
+            few = 2 * self.clusters <= self.cases  # as many more of the same clusters tell little
+            ways.append(f"{cases} cases" + (f" of {self._clusters_of(cases)} clusters" if few else ""))
+        if self.tell.attempts_if_equal:
+            ways.append(f"{self.tell.attempts_if_equal} attempts at each case")
+        return f"about {' or '.join(ways)} would tell"
+
+    def _clusters_of(self, cases: int) -> int:
+        return math.ceil(cases * self.clusters / self.cases - 1e-9)
 
 
 def criterion(

@@ -22,6 +22,7 @@ import msgspec
 from cursorbench.builder import outdated
 from cursorbench.builder import told as logs
 from cursorbench.builder.candidates import Candidate, Rejected
+from cursorbench.builder.compiled import told
 from cursorbench.builder.dates import Clock, compiled
 from cursorbench.builder.draft import prepare
 from cursorbench.builder.fields import task_name
@@ -145,7 +146,7 @@ def build(settings: Settings, progress: Progress) -> Built:
                 unread=unread,
                 again=again,
                 removed=removed,
-                warnings=(*repository.warnings, *clock.warnings),
+                warnings=(*repository.warnings, *clock.warnings, *filter(None, [told(repository, head)])),
             )
             write_json(suite.path / "rejects.json", built.rejects())
     return built

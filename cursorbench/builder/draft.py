@@ -17,6 +17,7 @@ from cursorbench.builder import lock as locks
 from cursorbench.builder.candidates import Candidate
 from cursorbench.builder.fields import facts, fields, task_name
 from cursorbench.builder.instruction import Instruction, Issues, of_commit
+from cursorbench.builder.members import about
 from cursorbench.builder.patch import File, diff
 from cursorbench.builder.paths import tests_of
 from cursorbench.builder.project import Project, has_pytest, project_at
@@ -115,13 +116,11 @@ def prepare(
     """
     base, commit = candidate.base, candidate.commit
     changed = [file.path for file in candidate.tests if file.new]
-    candidate = with_settings(repository, candidate)
-    if not candidate.sources:
-        raise Unfit("only_settings", "its source says how tests run, and nothing else")
+    candidate = _beyond_settings(repository, candidate)
     instruction = _instruction(candidate, request, issues)
     added = _added(repository, candidate)
     found = _without_solution(added, instruction)
-    project = project_at(repository, base)
+    project = about(project_at(repository, base), _names((*candidate.solution, *candidate.tests)))
     if not settings.test_command and not has_pytest(repository, commit, project):
         raise Unfit("no_test_command", "no sign of pytest; name a --test-command")
     targets = tests_of(changed) if settings.scope == "changed" else ()
@@ -182,6 +181,14 @@ def _each_left_out(repository: Repository, candidate: Candidate) -> dict[str, st
     }
 
 
+def _beyond_settings(repository: Repository, candidate: Candidate) -> Candidate:
+    """`with_settings`. Raises Unfit where nothing is left; a row's patch may be of templates alone."""
+    found = with_settings(repository, candidate)
+    if not found.solution or (candidate.sources and not found.sources):
+        raise Unfit("only_settings", "its source says how tests run, and nothing else")
+    return found
+
+
 def with_settings(repository: Repository, candidate: Candidate) -> Candidate:
     """The candidate with what says how tests run among its tests, no model being let near that.
 
@@ -206,6 +213,15 @@ def overlay(repository: Repository, base: str, project: Project) -> dict[str, by
     With the metadata on the import path `importlib.metadata` finds version and entry points of the project,
     as after an editable install, of the working tree and of no release.
     """
+    files = _built(project)
+    for member in project.members.values():
+        files |= {f"{member.folder}/{path}": text for path, text in _built(member).items() if member.imported}
+    root = repository.root(base)
+    return {path: content for path, content in files.items() if not repository.find(root, path)}
+
+
+def _built(project: Project) -> dict[str, bytes]:
+    """Of one distribution, by path in its folder."""
     files: dict[str, bytes] = {}
     version = project.version or "0.0.0"
     if project.version_file:
@@ -220,8 +236,7 @@ def overlay(repository: Repository, base: str, project: Project) -> dict[str, by
         )
         if entries := "\n".join(f"[{group}]\n" + "\n".join(rows) for group, rows in project.scripts.items()):
             files[f"{folder}/entry_points.txt"] = f"{entries}\n".encode()
-    root = repository.root(base)
-    return {path: content for path, content in files.items() if not repository.find(root, path)}
+    return files
 
 
 def _instruction(candidate: Candidate, request: Request | None, issues: Issues) -> Instruction:

@@ -32,7 +32,7 @@ def fields(
     canary: str,
 ) -> CursorBenchFields:
     """Where it comes from, its cluster and split, its size, and what was asked."""
-    sources = candidate.sources
+    sources = candidate.sources or candidate.solution
     largest = max(sources, key=lambda file: (file.added + file.deleted, file.path))
     draw = int(hashlib.sha256(f"{canary}/{name}".encode()).hexdigest()[:8], 16) / (1 << 32)
     repo = settings.repository_name()

@@ -7,7 +7,7 @@ would import the project from, without importing it. Not for: the repository (`c
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cursorbench.builder.cut import FutureLeftError
@@ -41,17 +41,23 @@ def assert_absent(environment: Path, project: Project) -> int:
                 count += 1
                 if normal(stem.partition("-")[0]) in project.code:
                     raise FutureLeftError(f"the environment holds {path.name}, which the tasks are about")
-            name = path.name.split(".", 1)[0]
-            code = path.is_dir() or path.suffix in (".py", ".so", ".pyd")
-            if code and name in project.modules:
-                raise FutureLeftError(
-                    f"the environment holds a module {path.name}, which the tasks are about"
-                )
             if path.suffix == ".pth" and any(
                 line.startswith("/") for line in path.read_text("utf-8", errors="replace").splitlines()
             ):
                 raise FutureLeftError(f"the environment's {path.name} puts a folder of elsewhere on the path")
+        for path in (path for module in project.modules for path in _there(site, module)):
+            raise FutureLeftError(
+                f"the environment holds a module {path.relative_to(site)}, which the tasks are about"
+            )
     return count
+
+
+def _there(site: Path, module: str) -> Iterator[Path]:
+    """What a module, perhaps one in a namespace, would be imported from."""
+    *above, name = module.split(".")
+    for path in sorted(site.joinpath(*above).glob(f"{name}*")):
+        if path.name.split(".", 1)[0] == name and (path.is_dir() or path.suffix in (".py", ".so", ".pyd")):
+            yield path
 
 
 def imported_from(sandbox: Sandbox, modules: Sequence[str], workdir: str) -> None:

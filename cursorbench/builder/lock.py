@@ -66,22 +66,24 @@ def words(install: str) -> tuple[str, ...]:
 
 def wanted(said: Sequence[str], project: Project) -> tuple[str, ...]:
     """The requirements that the words mean for a project, sorted, the project itself not among them."""
-    found: list[str] = []
-    for word in said:
-        match = _WORD.fullmatch(word)
-        if word == AUTO:
-            found += _auto(project)
-        elif match and match["group"]:
-            found += project.groups.get(normal(match["group"]), ())
-        elif match and match["file"]:
-            found += project.files.get(match["file"], ())
-        elif word.startswith("."):
-            found += project.dependencies
-            for extra in (match["extras"] if match and match["extras"] else "").split(","):
-                found += project.extras.get(normal(extra.strip()), ())
-        else:
-            found.append(word)
+    about = [project, *(project.members[name] for name in project.changed)]
+    found = [one for word in said for each in about for one in _of_word(word, each)]
     return tuple(sorted(dict.fromkeys(_without_itself(found, project))))
+
+
+def _of_word(word: str, project: Project) -> list[str]:
+    match = _WORD.fullmatch(word)
+    if word == AUTO:
+        return _auto(project)
+    if match and match["group"]:
+        return list(project.groups.get(normal(match["group"]), ()))
+    if match and match["file"]:
+        return list(project.files.get(match["file"], ()))
+    if word.startswith("."):
+        extras = (match["extras"] if match and match["extras"] else "").split(",")
+        asked = [one for extra in extras for one in project.extras.get(normal(extra.strip()), ())]
+        return [*project.dependencies, *asked]
+    return [word]
 
 
 def _auto(project: Project) -> list[str]:
@@ -103,16 +105,25 @@ def _without_itself(requirements: Iterable[str], project: Project, depth: int = 
     """Requirements such as `svcs[tests]` of svcs written out, and those of members in a workspace's place."""
     found: list[str] = []
     for one in requirements:
-        if (needed := project.members.get(requirement_name(one))) is not None:
+        if (member := project.members.get(requirement_name(one))) is not None:
+            needed = [*member.dependencies, *_asked_extras(one, member)]
             found += _without_itself(needed, project, depth + 1) if depth < 8 else []
         elif not project.name or requirement_name(one) != project.name:
             found.append(one)
-        elif depth < 8 and (extras := _EXTRAS.match(one)):
-            for extra in extras[1].split(","):
-                inner = project.extras.get(normal(extra.strip()), ())
-                tools = [name for name in inner if not _TOOLS.fullmatch(requirement_name(name))]
-                found += _without_itself(tools, project, depth + 1)
+        elif depth < 8:
+            found += _without_itself(_asked_extras(one, project), project, depth + 1)
     return found
+
+
+def _asked_extras(requirement: str, project: Project) -> list[str]:
+    """What the extras that a requirement asks for come to, but for programs."""
+    asked = _EXTRAS.match(requirement)
+    inner = [
+        one
+        for extra in (asked[1].split(",") if asked else ())
+        for one in project.extras.get(normal(extra.strip()), ())
+    ]
+    return [one for one in inner if not _TOOLS.fullmatch(requirement_name(one))]
 
 
 def as_of(committed: datetime) -> datetime:

@@ -7,12 +7,13 @@ tells (a setup.py that computes) is not known. Not for: resolving requirements (
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cursorbench.builder.declared import of_setup_cfg, of_setup_py, of_tox, texts_of, toml
 from cursorbench.builder.tool_tables import of_document
+from cursorbench.graders.infrastructure import TEST_FILE
 from cursorbench.history.repository import FILES, Repository
 from cursorbench.sessions.reading import table_of
 from cursorbench.tasks.venv import normal
@@ -25,6 +26,8 @@ _MEMBERS = 200  # of a workspace that are looked at
 _CONTINUED = re.compile(r"\\\r?\n")
 _OPTION = re.compile(r"\s--\w")  # of one requirement: --hash=...
 _NAME = re.compile(r"^\s*([A-Za-z0-9][\w.-]*)")
+_NAMESPACES = 3  # namespaces within each other that are looked into
+_SHARES = re.compile(r"^[^#\n]*\b(declare_namespace|extend_path)\(", re.MULTILINE)  # older namespaces
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)*(?:[-._]?(?:a|b|rc|dev|post)\.?\d*)*)")
 _NOT_CODE = frozenset(
     {"setup", "conftest", "noxfile", "tasks", "fabfile", "manage", "docs", "doc", "tests", "test"}
@@ -37,17 +40,22 @@ class Project:
 
     Attributes:
         name: as distributions are called, normalised.
-        members: the other distributions whose code is in the tree, by name: their requirements as written.
+        folder: where it is below the root; "" for the root's.
+        members: the other distributions whose code is in the tree, by name: those of a workspace.
+        changed: members that a change is about; imported: whether it is one that this needs (`members.py`).
         dependencies, extras, groups: requirements as written.
         files: requirements of files such as requirements-dev.txt and of tox's usual environment, by path.
         scripts: entry points by group, as `name = module:function` lines.
         import_paths: folders that Python imports the code from, `src` or `.`.
-        modules: top-level packages and modules of it.
+        modules: top-level packages and modules of it; of a namespace `zope.event`, no `zope`.
         version_file: a file that the build writes the version to; "" for none.
     """
 
     name: str = ""
-    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    folder: str = ""
+    members: Mapping[str, Project] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
+    imported: bool = False
     version: str = ""
     dependencies: tuple[str, ...] = ()
     extras: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -71,8 +79,28 @@ def requirement_name(requirement: str) -> str:
 
 
 def project_at(repository: Repository, commit: str) -> Project:
-    """The project in the root of a commit's tree."""
+    """The project in the root of a commit's tree, with the members of its workspace."""
     root = repository.root(commit)
+    found = _in(repository, commit, root)
+    listed = repository.git("ls-tree", "-r", "--name-only", "-z", commit).split("\0")
+    members = {}
+    for path in [path for path in listed if path.endswith("/pyproject.toml")][:_MEMBERS]:
+        folder = path.rpartition("/")[0]
+        member = _in(repository, commit, _below(repository, root, folder), folder)
+        if member.name and member.name != found.name:
+            members[member.name] = member
+    return replace(found, members=members)
+
+
+def _below(repository: Repository, tree: str, folder: str) -> str:
+    """The tree of a folder in a tree."""
+    for part in folder.split("/"):
+        tree = next((e.oid for e in repository.tree(tree) if e.name == part and e.mode == "40000"), "")
+    return tree
+
+
+def _in(repository: Repository, commit: str, root: str, folder: str = "") -> Project:
+    """What the files in a folder say, by its tree."""
     said = {
         name: repository.text(repository.find(root, name))
         for name in ("pyproject.toml", "setup.cfg", "setup.py")
@@ -87,11 +115,9 @@ def project_at(repository: Repository, commit: str) -> Project:
         or _tag(repository, commit)
         or _assigned(repository, root, paths, modules)
     )
-    name = normal(str(told.get("name") or ""))
-    members = _members(repository, commit, root)
     return Project(
-        name=name,
-        members={other: needed for other, needed in members.items() if other != name},
+        name=normal(str(told.get("name") or "")),
+        folder=folder,
         version=version,
         dependencies=texts_of(told.get("dependencies")),
         extras={normal(name): texts_of(value) for name, value in table_of(told.get("extras")).items()},
@@ -104,19 +130,11 @@ def project_at(repository: Repository, commit: str) -> Project:
     )
 
 
-def _members(repository: Repository, commit: str, root: str) -> dict[str, tuple[str, ...]]:
-    """Distributions that files below the root declare, and what each requires: a workspace's members."""
-    listed = repository.git("ls-tree", "-r", "--name-only", "-z", commit).split("\0")
-    found = {}
-    for path in [path for path in listed if path.endswith("/pyproject.toml")][:_MEMBERS]:
-        told = of_document(toml(repository.text(repository.find(root, path))))
-        if name := normal(str(told.get("name") or "")):
-            found[name] = texts_of(told.get("dependencies"))
-    return found
-
-
 def has_pytest(repository: Repository, commit: str, project: Project) -> bool:
-    """Whether its tests are pytest's: settings say so, a requirement, or a file with a test's name."""
+    """Whether pytest can run its tests: settings say so, a requirement, or a Python file with a test's name.
+
+    Those of unittest alone as well (`test.py`, `pkg/tests.py`): they are named to it, and it runs them.
+    """
     root = repository.root(commit)
     for name, mark in (("pytest.ini", ""), ("pyproject.toml", "[tool.pytest"), ("tox.ini", "[pytest]"),
                        ("setup.cfg", "[tool:pytest]"), (".pytest.ini", ""), ("conftest.py", "")):  # fmt: skip
@@ -132,7 +150,8 @@ def has_pytest(repository: Repository, commit: str, project: Project) -> bool:
     if any(requirement_name(one) == "pytest" for requirements in every for one in requirements):
         return True
     listed = repository.git("ls-tree", "-r", "--name-only", "-z", commit).split("\0")
-    return any(re.fullmatch(r"(.*/)?(test_[^/]*|[^/]*_test)\.py", path) for path in listed)
+    names = (path.rpartition("/")[2] for path in listed if path.endswith(".py"))
+    return any(TEST_FILE.fullmatch(name) for name in names)
 
 
 def _requirement_files(repository: Repository, root: str) -> dict[str, tuple[str, ...]]:
@@ -158,22 +177,33 @@ def requirements_of(text: str) -> tuple[str, ...]:
 def _code(repository: Repository, root: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Where Python imports the code from, and its top-level modules."""
     source = next((e.oid for e in repository.tree(root) if e.name == "src" and e.mode == "40000"), "")
-    for path, tree in (("src", source), (".", root)):
-        modules = []
-        for entry in repository.tree(tree):
-            stem = entry.name.removesuffix(".py")
-            package = entry.mode == "40000" and repository.find(entry.oid, "__init__.py")
-            module = entry.mode in FILES and entry.name.endswith(".py")
-            if (
-                (package or module)
-                and stem.isidentifier()
-                and stem not in _NOT_CODE
-                and not stem.startswith("test_")
-            ):
-                modules.append(stem)
-        if modules:
-            return (path, ".") if path != "." else (".",), tuple(sorted(modules))
-    return (".",), ()
+    if modules := [*_modules(repository, source), *_packages(repository, source, _NAMESPACES)]:
+        return ("src", "."), tuple(sorted(modules))
+    return (".",), tuple(sorted([*_modules(repository, root), *_packages(repository, root, 0)]))
+
+
+def _modules(repository: Repository, tree: str) -> Iterator[str]:
+    """The modules of a folder that are files."""
+    for entry in repository.tree(tree):
+        stem = entry.name.removesuffix(".py")
+        if entry.mode in FILES and stem != entry.name and _is_code(stem):
+            yield stem
+
+
+def _packages(repository: Repository, tree: str, deep: int) -> Iterator[str]:
+    """The packages of a folder; of a namespace, which other distributions share, those that are in it."""
+    for entry in repository.tree(tree):
+        if entry.mode != "40000" or not _is_code(entry.name):
+            continue
+        first = repository.find(entry.oid, "__init__.py")
+        if first and not _SHARES.search(repository.text(first)):
+            yield entry.name
+        elif deep:
+            yield from (f"{entry.name}.{one}" for one in _packages(repository, entry.oid, deep - 1))
+
+
+def _is_code(name: str) -> bool:
+    return name.isidentifier() and name not in _NOT_CODE and not name.startswith("test_")
 
 
 def _version_file(document: Mapping[str, Any]) -> str:

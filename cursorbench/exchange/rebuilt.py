@@ -82,7 +82,7 @@ def candidate_of(repository: Repository, commit: str, row: Row) -> Candidate:
     """The rebuilt commit; its tests are the files of `test_patch`.
 
     Raises:
-        Unfit: a file is in both patches, or the patch changes nothing but tests.
+        Unfit: a file is in both patches, the patch changes nothing but tests, or there is a link in them.
     """
     named = {path for one in patches.files(row.test_patch) for path in (one.path, one.old) if path}
     both = {path for one in patches.files(row.patch) for path in (one.path, one.old) if path} & named
@@ -94,6 +94,8 @@ def candidate_of(repository: Repository, commit: str, row: Row) -> Candidate:
     solution = tuple(file for file in found if named.isdisjoint(file.paths))
     if not tests or not solution:
         raise Unfit("no_change", "patch or test_patch changes nothing")
+    if special := [file.path for file in found if file.special]:
+        raise Unfit("link_or_submodule", special[0])
     seconds = int(repository.git("show", "-s", "--format=%ct", base).strip())
     at = row.created_at or datetime.fromtimestamp(seconds, UTC).isoformat()
     return Candidate(commit, base, at, f"#{ISSUE}", solution, tests)

@@ -8,6 +8,7 @@ lists (SWE-Gym, SWE-rebench, SWE-bench-extra) are read as well. Not here: making
 from __future__ import annotations
 
 import ast
+import codecs
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -35,6 +36,7 @@ COLUMNS = (
 _NEEDED = ("repo", "instance_id", "base_commit", "patch", "test_patch", "problem_statement")
 _PATCHES = ("patch", "test_patch")  # bytes that are no UTF-8 may stand in them, as Python writes such
 _MOST = 64 << 20  # bytes of a line
+_YEARS = (1970, 9998)  # of dates
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def _objects(path: Path) -> Iterator[tuple[int, Any]]:
         yield from enumerate(_parquet(path), 1)
         return
     with path.open("rb") as stream:
-        listed = stream.read(64).lstrip().startswith(b"[")
+        listed = stream.read(64).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
         stream.seek(0)
         if listed:
             try:
@@ -197,6 +199,8 @@ def _moment(value: object) -> str:
             moment = value
         else:
             moment = datetime.fromisoformat(re.sub(r" UTC$", "Z", str(value).strip()))
+        if not _YEARS[0] <= moment.year <= _YEARS[1]:  # the quarter after it has to be a date, too
+            raise ValueError(moment.year)
     except (ValueError, OverflowError, OSError) as error:
         raise ValueError(f"created_at is no date: {str(value)[:40]!r}") from error
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()

@@ -82,7 +82,7 @@ class LmEvalSuite:
         return SuiteSpec(self.name, metrics, attempts=1, cluster="document")
 
     def require_known(self) -> None:
-        """Raise UsageError (exit 2) when there is no such task. Loads none."""
+        """Raise UsageError (exit 2) when there is no such task, or it cannot be run here. Loads none."""
         with _quiet():
             _ = self._manager
 
@@ -143,17 +143,20 @@ class LmEvalSuite:
     def _manager(self) -> Any:
         from lm_eval.tasks import TaskManager
 
-        own = TaskManager(include_path=self._include, include_defaults=False)
-        if self._task_name in own.all_subtasks:
-            return own
-        grouped = self._task_name in own.all_tasks
-        everything = own if grouped else _everything(tuple(self._include))
-        if self._task_name not in everything.all_subtasks:
+        found = TaskManager(include_path=self._include, include_defaults=False)
+        if self._task_name not in found.all_tasks:
+            found = _everything(tuple(self._include))
+        if self._task_name not in found.all_subtasks:
             raise UsageError(
                 f"lm-eval has no task {self._task_name!r}",
                 hint="one task, no group; own tasks: eval.lm_eval_include",
             )
-        return everything
+        if (found.task_index[self._task_name].cfg or {}).get("unsafe_code"):  # HumanEval, MBPP
+            raise UsageError(
+                f"lm-eval task {self._task_name!r} runs code that the model wrote, outside of any sandbox",
+                hint="cursorbench:FOLDER runs it in one",
+            )
+        return found
 
     @cached_property
     def _task(self) -> Any:

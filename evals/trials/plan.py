@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cursorbench.graders import correctness
 from cursorbench.graders.rubric import Rubric
 from cursorbench.harness.driver import Driver
 from cursorbench.tasks import suite as suites
@@ -59,9 +60,13 @@ def deployed_meanwhile(plan: Plan) -> list[str]:
 
 
 def limit_s(task: Task, setting: Setting) -> float:
-    """Seconds after which a trial's worker is taken for hung: all that it may wait for, twice."""
+    """Seconds after which a trial's worker is taken for hung: all that it may wait for, twice.
+
+    Among it is all that a model can make its tests take: a trial that is taken for hung has no grade.
+    """
     agent = min(setting.agent.budget.wall_s, task.timeout_s) + setting.endpoint.patience_s
-    return 2 * (agent + 3 * task.verifier_timeout_s + task.environment.build_timeout_s + 600)
+    tests = 2 * correctness.ROUNDS * task.verifier_timeout_s
+    return 2 * (agent + tests + task.environment.build_timeout_s + 600)
 
 
 def task_digests(tasks: Sequence[Task]) -> dict[str, str]:

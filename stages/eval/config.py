@@ -21,8 +21,10 @@ class EvalConfig(BaseModel):
         description="`harness`, `snippets`, `behaviour`; `lm_eval:TASK` for a task of the lm-eval harness, "
         "`cursorbench:FOLDER` for a suite of tasks, `perplexity:FOLDER` for a git repository of your own",
     )
-    requests: int = Field(1500, ge=2, description="held-out requests of the harness suite")
-    attempts: int = Field(1, ge=1, description="answers per held-out request or task, checkpoint and look")
+    requests: int = Field(1500, ge=2, le=1_000_000, description="held-out requests of the harness suite")
+    attempts: int = Field(
+        1, ge=1, le=1000, description="answers per held-out request or task, checkpoint and look"
+    )
     looks: int = Field(
         1,
         ge=1,

@@ -23,8 +23,8 @@ _ARROWS = {"higher": "up", "lower": "down"}
 _NEXT = {
     "pass": "next: rtrl deploy",
     "regressed": "next: nothing is deployed, its data stays usable; `rtrl cycle` goes on from the live one",
-    "inconclusive": "next: more cases (--set eval.requests=N), more attempts, or the next cycle",
 }
+_OTHER = "next: other cases, suites or margins ([eval]): no more of these would tell; or the next cycle"
 _AGAIN = "next: mend what failed, then `rtrl eval --force`: without it what is known is told again"
 
 
@@ -107,9 +107,18 @@ def summary(verdict: Verdict, facts: Facts) -> str:
         lines.append(f"baseline of {name}: {reuse.note}")
     if verdict.drift and facts.anchor is not None:
         lines.append(f"since the anchor ({facts.anchor.ref}): {_drift(verdict.drift)}")
-    lost = verdict.verdict == "inconclusive" and any(one.infra.objection for one in verdict.suites)
-    lines += [*facts.notes, _AGAIN if lost else _NEXT[verdict.verdict]]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *facts.notes, _NEXT.get(verdict.verdict) or _next(verdict)]) + "\n"
+
+
+def _next(verdict: Verdict) -> str:
+    """What to do where nothing is decided: what would tell of all that is open, if anything would."""
+    if any(one.infra.objection for one in verdict.suites):
+        return _AGAIN
+    undecided = [one for one in verdict.criteria if one.metric.gated and one.state == "inconclusive"]
+    if not all(one.more_would_tell for one in undecided):
+        return _OTHER
+    more = " (--set eval.requests=N)" if any(one.suite == "harness" for one in undecided) else ""
+    return f"next: more cases{more}, more attempts, or the next cycle"
 
 
 def _suite(result: SuiteResult, long: bool) -> list[str]:

@@ -34,7 +34,8 @@ def build(config: EvalConfig, root: Path, tips: Mapping[str, str]) -> list[tuple
         tips: the commit of each repository of a perplexity suite, by its name in the settings.
 
     Raises:
-        UsageError: (exit 2) an unknown or repeated suite, or a margin for a metric nobody measures.
+        UsageError: (exit 2) an unknown or repeated suite, or a margin of what nobody measures, or one
+            larger than any loss.
     """
     suites = _named(config, root, tips)
     return [(suite, with_margins(suite.spec, config.margins)) for suite in suites]
@@ -61,17 +62,24 @@ def _named(config: EvalConfig, root: Path, tips: Mapping[str, str]) -> list[Suit
     if len({suite.name for suite in suites}) < len(suites):
         raise UsageError("eval.suites names a suite twice", hint="leave one of them away")
     for setting, margins in (("margins", config.margins), ("drift_margins", config.drift_margins)):
-        for name in margins:
-            _require_measured(setting, name, suites)
+        for name, margin in margins.items():
+            _require_margin(setting, name, margin, suites)
     return suites
 
 
-def _require_measured(setting: str, name: str, suites: Sequence[Suite]) -> None:
+def _require_margin(setting: str, name: str, margin: float, suites: Sequence[Suite]) -> None:
+    """Raise UsageError (exit 2) for a margin of what nobody measures, or that is larger than any loss."""
     meant = [suite for suite in suites if name.startswith(f"{suite.name}.")]
-    known = [f"{suite.name}.{metric.name}" for suite in meant for metric in suite.spec.metrics]
+    known = {f"{suite.name}.{metric.name}": metric for suite in meant for metric in suite.spec.metrics}
     if name not in known:
         hint = f"one of {', '.join(known or [f'{suite.name}.METRIC' for suite in suites])}"
         raise UsageError(f"eval.{setting}: nobody measures {name!r}", hint=hint)
+    if (bounds := known[name].bounds) and margin > bounds[1] - bounds[0]:
+        raise UsageError(
+            f"eval.{setting}: {name} lies between {bounds[0]:g} and {bounds[1]:g}: no loss is as large "
+            f"as the margin of {margin:g}",
+            hint="a share and not points: 0.05 for five in a hundred",
+        )
 
 
 def _suite(name: str, config: EvalConfig, root: Path, tips: Mapping[str, str]) -> Suite:

@@ -123,13 +123,30 @@ def test_inconclusive_says_how_many_would_tell() -> None:
     assert "would tell" in result.reasons[0]
 
 
+_TOLD = ((15, "885 cases of 59 clusters"), (10, "590 cases of 59 clusters"), (1, "59 cases"))
+
+
+def test_more_cases_are_cases_of_more_clusters() -> None:
+    """Two repositories of fifteen tasks: 885 cases would tell, it said, and no number of theirs does."""
+    for per_user, told in _TOLD:
+        same = attempts([1.0] * 30, per_user=per_user)
+        (reason,) = decide([(suite(SUCCESS), (same, same))], Rules()).reasons
+        # nothing differs: (1 - 0.05)^G <= 0.05 from G = 59 on
+        assert f"; about {told} would tell (now 30 x 1)" in reason
+    one = attempts([1.0] * 30, per_user=30)
+    (reason,) = decide([(suite(SUCCESS), (one, one))], Rules()).reasons
+    assert reason.startswith("demo.success: +0, no one knows how low against a margin of 0.05; all cases")
+
+
 def test_no_edit_at_all_cannot_pass() -> None:
     kept = Metric("persistence", "higher", 0.05, "share", "kept", bounds=(0, 1))
     base = [Attempt(f"c{i}", f"u{i}", 0, {"persistence": (1.0, 1.0)}) for i in range(50)]
     asks = [Attempt(f"c{i}", f"u{i}", 0, {"persistence": (0.0, 0.0)}) for i in range(50)]
     result = decide([(suite(kept), (asks, base))], Rules())
     assert result.verdict == "inconclusive"
-    assert "nothing to measure" in result.reasons[0]
+    assert result.reasons[0] == "demo.persistence: one side has nothing to measure"
+    neither = decide([(suite(kept), (asks, asks))], Rules())
+    assert neither.reasons[0] == "demo.persistence: neither side has anything to measure"
 
 
 def lose(arm: list[Attempt], indices: Sequence[int]) -> list[Attempt]:

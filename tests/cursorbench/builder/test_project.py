@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from cursorbench.builder import lock
+from cursorbench.builder.compiled import told
 from cursorbench.builder.cut import FutureLeftError
+from cursorbench.builder.draft import overlay
 from cursorbench.builder.installed import assert_absent
+from cursorbench.builder.members import about
 from cursorbench.builder.project import Project, has_pytest, project_at, requirements_of
 from cursorbench.errors import UsageError
 from cursorbench.history.repository import Repository
@@ -79,6 +82,41 @@ def test_pyproject(tmp_path: Path) -> None:
         version_file="src/words/_version.py",
     )
     assert pytest_
+
+
+def test_packages_in_a_namespace_that_others_share(tmp_path: Path) -> None:
+    """`src` was not on the import path, so that no test of such a project could import it; an older one's
+    namespace in what it requires was taken for a release of it."""
+    shares = '__import__("pkg_resources").declare_namespace(__name__)\n'
+    for number, first in enumerate(
+        (None, shares, "from pkgutil import extend_path\n__path__ = extend_path(a, b)")
+    ):
+        files: dict[str, str | None] = {
+            "setup.py": "setup(name='zope.event')",
+            "runtests.py": "",
+            "src/zope/event/__init__.py": "",
+            "src/zope/tests/__init__.py": "",
+            "src/zope/x/y/deeper/__init__.py": "",
+        }
+        found, _ = project(
+            tmp_path / str(number), {**files, "src/zope/__init__.py": first} if first else files
+        )
+        assert (found.import_paths, found.modules) == (("src", "."), ("zope.event", "zope.x.y.deeper"))
+    site = tmp_path / "venv" / "lib" / "site-packages"
+    (site / "zope" / "interface").mkdir(parents=True)
+    (site / "zope" / "eventual.py").touch()
+    assert assert_absent(tmp_path / "venv", found) == 0
+    (site / "zope" / "event").mkdir()
+    with pytest.raises(FutureLeftError, match="a module zope/event, which"):
+        assert_absent(tmp_path / "venv", found)
+
+
+def test_tests_of_unittest_are_run_by_pytest_too(tmp_path: Path) -> None:
+    """Of a project whose one file of tests is `test.py` no commit made a task: no sign of pytest."""
+    for number, (name, runs) in enumerate(
+        {"test.py": True, "w/tests.py": True, "x/latest.py": False}.items()
+    ):
+        assert project(tmp_path / str(number), {"w.py": "", name: "import unittest\n"})[1] is runs
 
 
 def test_setup_py_and_requirement_files(tmp_path: Path) -> None:
@@ -274,3 +312,62 @@ def test_the_members_of_a_workspace_are_never_installed(tmp_path: Path) -> None:
     (site / "mistune-3.0.2.dist-info").mkdir(parents=True)
     with pytest.raises(FutureLeftError, match="mistune"):
         assert_absent(tmp_path / "venv", found)
+
+
+def test_a_change_of_a_member_is_tested_with_what_it_requires(tmp_path: Path) -> None:
+    """Of a repository of several packages no test could import its own: none was on the import path."""
+    core = (
+        '[project]\nname = "acme-core"\ndependencies = ["attrs"]\n'
+        '[project.optional-dependencies]\nfast = ["orjson"]'
+    )
+    web = (
+        '[project]\nname = "acme.web"\ndependencies = ["acme-core[fast]", "starlette"]\n'
+        '[project.entry-points.acme]\nweb = "acme.web:app"\n[dependency-groups]\ntest = ["httpx", "acme-kit"]'
+    )
+    files: dict[str, str | None] = {
+        "pyproject.toml": "[tool.uv.workspace]\nmembers = ['packages/*']\n",
+        "packages/core/pyproject.toml": core,
+        "packages/core/src/acme/core/__init__.py": "",
+        "packages/web/pyproject.toml": web,
+        "packages/web/src/acme/web/__init__.py": '__version__ = "3.1"\n',
+        "packages/web/tests/test_web.py": "",
+        "kit/pyproject.toml": '[project]\nname = "acme-kit"\ndependencies = ["trio"]\n',
+        "kit/acme_kit/__init__.py": "",
+        "examples/shop/pyproject.toml": '[project]\nname = "shop"\ndependencies = ["acme-web", "django"]\n',
+        "examples/shop/shop.py": "",
+    }
+    found, _ = project(tmp_path, files)
+    assert lock.wanted(("auto",), found) == ("pytest",)
+    changed = about(found, ["packages/web/src/acme/web/__init__.py", "packages/web/tests/test_web.py"])
+    assert changed.changed == ("acme-web",)
+    assert changed.import_paths == (".", "kit", "packages/core/src", "packages/web/src")
+    assert changed.modules == ("acme.core", "acme.web", "acme_kit")
+    assert lock.wanted(("auto",), changed) == ("attrs", "httpx", "orjson", "pytest", "starlette", "trio")
+    assert lock.wanted(lock.words(". @test"), changed) == ("attrs", "httpx", "orjson", "starlette", "trio")
+    with Repository(tmp_path) as repository:
+        beside = overlay(repository, repository.commit("HEAD"), changed)
+    assert sorted(beside) == [
+        "kit/acme_kit.egg-info/PKG-INFO",
+        "packages/core/src/acme_core.egg-info/PKG-INFO",
+        "packages/web/src/acme_web.egg-info/PKG-INFO",
+        "packages/web/src/acme_web.egg-info/entry_points.txt",
+    ]
+    assert beside["packages/web/src/acme_web.egg-info/entry_points.txt"] == b"[acme]\nweb = acme.web:app\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"setup.py": "from Cython.Build import cythonize\nsetup(ext_modules=cythonize(x))"}, "(setup.py)"),
+        ({"pyproject.toml": '[build-system]\nrequires = ["maturin>=1"]'}, "(pyproject.toml)"),
+        ({"w/_fast.pyx": "", "setup.py": "setup()"}, "(w/_fast.pyx)"),
+        ({"setup.py": "setup()  # no ext_modules", "w/a.c": ""}, ""),
+    ],
+)
+def test_compiled_modules_are_told(tmp_path: Path, files: dict[str, str | None], said: str) -> None:
+    """Candidates were rejected for a module that nobody had compiled, and nothing said that nobody does."""
+    commit = Git(tmp_path).commit(0, files)
+    with Repository(tmp_path) as repository:
+        line = told(repository, commit)
+    assert said in line
+    assert bool(line) is bool(said)

@@ -105,6 +105,8 @@ BAD = [
     ({"FAIL_TO_PASS": [1]}, "FAIL_TO_PASS is no list of test names"),
     ({"created_at": "yesterday"}, "created_at is no date: 'yesterday'"),
     ({"created_at": 1e300}, "created_at is no date"),
+    ({"created_at": "9999-12-31T00:00:00Z"}, "created_at is no date"),
+    ({"created_at": "0001-01-01T00:00:00+14:00"}, "created_at is no date"),
     ({"hints_text": ["a"]}, "hints_text is no text"),
     ({"FAIL_TO_PASS": "{[]: 1}"}, "FAIL_TO_PASS holds no list"),
     ({"patch": "diff \ud83d"}, "patch holds half a surrogate pair"),
@@ -132,6 +134,8 @@ def test_files_of_rows(tmp_path: Path) -> None:
     listed = tmp_path / "rows.json"
     listed.write_text(json.dumps([GOOD, GOOD]))
     assert list(rows.read(listed)) == [first, first]
+    listed.write_text(json.dumps([GOOD]), encoding="utf-8-sig")
+    assert list(rows.read(listed)) == [first]
     with pytest.raises(InputMissingError):
         rows.read(tmp_path / "none.jsonl")
     listed.write_text("[1,")

@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from cursorbench.builder.draft import Draft, prepare
+from cursorbench.builder.settings import Settings
 from cursorbench.builder.unfit import Unfit
 from cursorbench.builder.validate import Stable
 from cursorbench.exchange import ids, rebuilt, swebench_export
 from cursorbench.exchange.rows import Row, dump, read
+from cursorbench.history.repository import Repository
 from cursorbench.tasks import folder as task_folder
 from cursorbench.tasks.suite import Suite
 from rtrl_cli.main import run
@@ -65,6 +68,29 @@ def test_a_row_is_its_commit_again(made: Suite, exported: list[dict[str, Any]], 
         assert (tmp_path / "scratch" / name).read_text() == text
     assert len(commit) == 40
     assert suites.git(clone, "for-each-ref") + suites.git(clone, "status", "--porcelain") == before
+
+
+def test_a_patch_of_what_is_no_source(made: Suite, exported: list[dict[str, Any]], tmp_path: Path) -> None:
+    """Of templates alone, or of a link: its source said how tests run, it was told, and nothing else."""
+    clone = made.path.parent / "repos" / "example__words"
+
+    def drafted(name: str, mode: str, text: str) -> Draft:
+        head = f"diff --git a/{name} b/{name}\nnew file mode {mode}\n--- /dev/null\n+++ b/{name}\n"
+        one = replace(row(made, "word-feature"), patch=f"{head}@@ -0,0 +1 @@\n+{text}\n")
+        scratch = tmp_path / name
+        commit = rebuilt.rebuilt(clone, one, scratch)
+        settings = Settings(scratch, tmp_path / "out", name="example/words", environment="host")
+        with Repository(scratch) as repository:
+            found = rebuilt.candidate_of(repository, commit, one)
+            return prepare(repository, found, None, settings, {1: "Show the words"}, "canary", tmp_path)
+
+    assert "+<b>{{ word }}</b>" in drafted("page.html", "100644", "<b>{{ word }}</b>").solution
+    with pytest.raises(Unfit) as caught:
+        drafted("page.txt", "120000", "/etc/passwd")
+    assert (caught.value.reason, caught.value.detail) == ("link_or_submodule", "page.txt")
+    with pytest.raises(Unfit) as caught:
+        drafted("pytest.ini", "100644", "[pytest]")
+    assert caught.value.reason == "only_settings"
 
 
 def test_a_row_holds_files_that_are_not_utf_8(

@@ -157,6 +157,17 @@ def test_a_group_of_own_tasks_is_none(tmp_path: Path) -> None:
     assert "no group" in caught.value.hint
 
 
+def test_a_task_that_runs_what_the_model_wrote_is_refused(tmp_path: Path) -> None:
+    """HumanEval, MBPP: told after a training and the engine's start, to set what rtrl has no setting for."""
+    tasks = _writing_task(tmp_path / "tasks", "rtrl_say", "unsafe_code: true\n")
+    (tasks / "more.yaml").write_text("include: rtrl_say.yaml\ntask: rtrl_more\n")
+    for name in ("rtrl_say", "rtrl_more"):
+        with pytest.raises(UsageError, match="outside of any sandbox"):
+            LmEvalSuite(name, include=tasks).require_known()
+        with pytest.raises(UsageError, match="outside of any sandbox"):
+            _ = LmEvalSuite(name, include=tasks).spec
+
+
 def _own_task(folder: Path, name: str, metrics: str, rest: str = "") -> Path:
     """A folder with one task: four documents of two choices, the right one in turn."""
     folder.mkdir()

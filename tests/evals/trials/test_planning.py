@@ -17,7 +17,7 @@ from cursorbench.harness.budget import Budget
 from cursorbench.harness.driver import Driver
 from cursorbench.tasks.suite import Suite
 from evals.trials import conditions
-from evals.trials.plan import Plan, deployed_meanwhile, jobs_of
+from evals.trials.plan import Plan, deployed_meanwhile, jobs_of, limit_s
 from evals.trials.planning import Asked, plan, with_budget
 from tests.cursorbench.suites import make_suite
 
@@ -43,6 +43,14 @@ def test_a_request_becomes_a_plan(suite: Suite) -> None:
     assert len({job.key for job in jobs_of(found)}) == 6
     assert [task.name for task in planned(suite, names=("word-feature",)).tasks] == ["word-feature"]
     assert [task.name for task in planned(suite, split="dev").tasks] == ["word-refactor"]
+
+
+def test_no_model_is_taken_for_hung_by_slow_tests(suite: Suite) -> None:
+    """A diff that reaches for the runner is run 4 times with canaries and 4 times with a challenge."""
+    found = planned(suite, budget=("wall_s=60",))
+    slow = replace(found.tasks[0], verifier_timeout_s=3000.0)
+    worst = 60 + 8 * 3000.0 + 4 * 120  # the agent, its tests, ruff and mypy before and after
+    assert limit_s(slow, found.setting) > worst
 
 
 def test_new_weights_behind_the_same_name_are_another_engine(

@@ -62,3 +62,26 @@ def test_what_the_infrastructure_lost_is_not_mended_by_more_cases() -> None:
     assert text.startswith("INCONCLUSIVE")
     assert "most often: engine_down: gone" in text
     assert text.splitlines()[-1].startswith("next: mend what failed, then `rtrl eval --force`")
+
+
+def test_more_cases_are_advised_where_they_would_tell() -> None:
+    """Of a model that never edits `rtrl eval` said: more cases, by a setting of another suite."""
+    metrics = (harness.METRICS[0], SUITES["snippets"][0])
+    rng = np.random.default_rng(0)
+    facts = Facts("auto", artifact(2), artifact(1))
+
+    def last(name: str, told: float, cases: int) -> str:
+        def side() -> list[Attempt]:
+            drawn = [told * (rng.random() < 0.5) for _ in range(cases)]
+            return [
+                Attempt(f"c{i}", f"u{i}", 0, {one.name: (value, told) for one in metrics})
+                for i, value in enumerate(drawn)
+            ]
+
+        suite = SuiteSpec(name, metrics, 1, "user")
+        return summary(decide([(suite, (side(), side()))], Rules()), facts).splitlines()[-1]
+
+    told = last("harness", 1.0, 40)
+    assert told == "next: more cases (--set eval.requests=N), more attempts, or the next cycle"
+    assert last("ours", 1.0, 40) == told.replace(" (--set eval.requests=N)", "")
+    assert last("harness", 0.0, 40).startswith("next: other cases, suites or margins ([eval])")

@@ -23,6 +23,8 @@ from tests.stages.eval.bench import Bench
         (['eval.suites=["harness", "harness"]'], UsageError, "names a suite twice"),
         (['eval.margins={"harness.nope": 0.1}'], UsageError, "nobody measures 'harness.nope'"),
         (['eval.drift_margins={"nope.tokens": 0.1}'], UsageError, "nobody measures 'nope.tokens'"),
+        (['eval.margins={"harness.edit_rate": 5}'], UsageError, "no loss is as large as the margin of 5"),
+        (['eval.drift_margins={"harness.edit_rate": 1.1}'], UsageError, "between 0 and 1"),
         (['eval.suites=["cursorbench:nope"]'], InputMissingError, "nope"),
         (['eval.suites=["perplexity:nope"]'], InputMissingError, "nope"),
         (['eval.suites=["behaviour"]', "eval.probes=nope"], InputMissingError, "nope"),
