@@ -12,9 +12,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from cursorbench.builder.declared import table_of, texts_of, toml
+from cursorbench.builder.declared import texts_of, toml
 from cursorbench.builder.project import requirement_name
 from cursorbench.history.repository import Repository
+from cursorbench.sessions.reading import table_of
 
 _SETUP: Final = re.compile(
     r"^[^#\n]*\b(ext_modules|rust_extensions|cffi_modules|mypycify\(|cythonize\()", re.MULTILINE
