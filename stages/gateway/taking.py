@@ -34,10 +34,19 @@ class Counted:
 
 
 class Flow(FlowControl):
-    """uvicorn's flow control, by which requests wait and answers do not."""
+    """uvicorn's flow control, by which requests wait and answers do not.
+
+    Over TLS they do: what waits below the TLS layer is not counted, so little is handed to it at a time.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        self._waits = bool(transport.get_extra_info("sslcontext"))
 
     async def drain(self) -> None:
         """uvicorn's call before each piece of an answer."""
+        if self._waits:
+            await super().drain()
 
     async def taken(self) -> None:
         """Wait until little is left of what the client has not taken."""

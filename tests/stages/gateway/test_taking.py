@@ -7,10 +7,11 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from stages.gateway.taking import too_much
+from stages.gateway.taking import Flow, too_much
 from tests.security.wire import chat
 from tests.stages.gateway.rig import Rig, running, until
 
@@ -20,6 +21,18 @@ from tests.stages.gateway.rig import Rig, running, until
 )
 def test_those_with_most_are_cut_off_until_little_enough_is_left(most: int, whose: list[str]) -> None:
     assert too_much([(4, "a"), (5, "b"), (6, "c")], most) == whose
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_an_answer_waits_over_tls_alone(tls: bool) -> None:
+    flow = Flow(Mock(**{"get_extra_info.side_effect": {"sslcontext": tls}.get}))
+    flow.pause_writing()
+    waiting = asyncio.create_task(flow.drain())
+    await asyncio.sleep(0)
+    assert waiting.done() != tls
+    flow.resume_writing()
+    await waiting
+    await flow.taken()
 
 
 @asynccontextmanager
