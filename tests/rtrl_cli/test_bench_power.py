@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,19 @@ def test_the_document() -> None:
     assert (metrics["tasks"], metrics["clusters"], metrics["margin"]) == (40, 8, 0.2)
     assert [one["suites"] for one in metrics["studies"]] == [1, 4]
     assert metrics["studies"][0]["identical_pass"]["value"] > metrics["studies"][1]["identical_pass"]["value"]
+
+
+def test_more_tasks_are_tasks_of_more_clusters(tmp_path: Path) -> None:
+    """A suite of one repository's single file is one cluster: 557 tasks would do, it said."""
+    suite = make_suite(tmp_path / "words")
+    for task in suite.tasks:
+        config = task.folder / "task.toml"
+        config.write_text(re.sub(r'(?m)^cluster = ".*"', 'cluster = "one"', config.read_text()))
+    said = re.search(r"90 times in 100 +(\d+) tasks of (\d+) clusters", run(str(suite.path))[0])
+    assert said is not None
+    assert int(said[2]) == math.ceil(int(said[1]) / 3)
+    shown = CliRunner().invoke(app, ["bench", "show", str(suite.path)]).stdout
+    assert "1: one 3; by one alone the gate decides nothing" in shown
 
 
 def test_a_report_as_pilot(tmp_path: Path) -> None:

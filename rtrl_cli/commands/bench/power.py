@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from pathlib import Path
@@ -190,7 +191,7 @@ def _text(head: str, found: list[Study], made: Tasks, would: tuple[int | None, i
     ]
     shown = table(("", *(f"{one.suites} SUITE{'S' if one.suites > 1 else ''}" for one in found)), rows)
     low = found[0].identical_pass.value < 0.9
-    ways = [f"{would[0]} tasks"] if would[0] else []
+    ways = [f"{would[0]} tasks{_of_clusters(would[0], made)}"] if would[0] else []
     ways += [f"{would[1]} attempts at each"] if would[1] else []
     ways.append("a wider margin")
     advice = {
@@ -198,6 +199,12 @@ def _text(head: str, found: list[Study], made: Tasks, would: tuple[int | None, i
         f"(now {made.count} x {made.attempts})"
     }
     return f"{head}\n\n{shown}" + (f"\n\n{pairs(advice)}" if low else "")
+
+
+def _of_clusters(count: int, made: Tasks) -> str:
+    """How many clusters so many tasks are of, at as many a cluster as now: more of the same tell little."""
+    now = len(made.sizes)
+    return f" of {math.ceil(count * now / made.count - 1e-9)} clusters" if now < made.count else ""
 
 
 def _rate(one: dict[str, Any]) -> str:

@@ -74,7 +74,8 @@ def _text(seen: Profile) -> str:
         "digest": seen.digest,
         "tasks": f"{seen.tasks} ({_counts(seen.splits)})",
         "repositories": _counts(seen.repositories),
-        "clusters": f"{len(seen.clusters)}: {_counts(seen.clusters)}",
+        "clusters": f"{len(seen.clusters)}: {_counts(seen.clusters)}"
+        + ("; by one alone the gate decides nothing" if len(seen.clusters) == 1 else ""),
         "intents": _counts(seen.intents),
         "prompts by": _counts(seen.prompt_sources),
         "environments": _counts(seen.environments),
