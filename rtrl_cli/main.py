@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from cursorbench.errors import RtrlError, UsageError
-from rtrl_cli import early
+from rtrl_cli import early, line
 from rtrl_cli.output import (
     envelope,
     escape_what_cannot_be_encoded,
@@ -107,6 +107,7 @@ def _failed(arguments: Sequence[str], error: BaseException, code: int, started: 
     if code == 0:
         return 0
     described = _describe(error, code)
+    described["hint"] = line.named(described["hint"], line.given(arguments))
     if debug:
         import traceback
 

@@ -32,12 +32,12 @@ class Whose:
     """The generations that are a line's.
 
     Attributes:
-        lines: on which they may have been answered.
+        lines: on which they may have been answered; None for any.
         labels: populations they are of; None for any.
         without: populations they are not of.
     """
 
-    lines: tuple[str, ...]
+    lines: tuple[str, ...] | None
     labels: tuple[str, ...] | None = None
     without: tuple[str, ...] = ()
 
@@ -46,29 +46,30 @@ class Whose:
         """From `facts()`; of a run from before there were populations, None: whatever `line` answered."""
         if facts is None:
             return cls((line,))
-        labels = facts["labels"]
-        return cls(tuple(facts["lines"]), None if labels is None else tuple(labels), tuple(facts["without"]))
+        lines, labels = (None if facts[n] is None else tuple(facts[n]) for n in ("lines", "labels"))
+        return cls(lines, labels, tuple(facts["without"]))
 
     def has(self, line: str, label: str) -> bool:
         """Whether a generation that `line` answered, by a key of population `label`, is one of them."""
         of = label not in self.without if self.labels is None else label in self.labels
-        return of and line in self.lines
+        return of and (self.lines is None or line in self.lines)
 
     def facts(self) -> dict[str, Any]:
         """Plain, for a run's record."""
         return {
-            "lines": list(self.lines),
+            "lines": None if self.lines is None else list(self.lines),
             "labels": None if self.labels is None else list(self.labels),
             "without": list(self.without),
         }
 
 
 def whose(settings: Settings) -> Whose:
-    """The generations that `workspace.line` learns from."""
+    """The generations that `workspace.line` learns from: a population's whoever answered them, also a line
+    that was its own under another name."""
     line = settings.workspace.line
     if line in settings.populations:
         mine = labels_of(line, settings.populations[line])
-        return Whose((settings.workspace.serves, line), mine)
+        return Whose(None, mine)
     apart = {label for name, each in settings.populations.items() for label in labels_of(name, each)}
     return Whose((line,), None, tuple(sorted(apart)))
 

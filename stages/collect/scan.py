@@ -107,8 +107,10 @@ def scan(columns: Columns, whose: Whose) -> Scan:
 
 
 def _mine(generations: pa.Table, whose: Whose) -> pa.ChunkedArray:
-    mine = pc.is_in(generations["line"], value_set=pa.array(whose.lines))
     of = generations["population"]
+    mine = pc.is_valid(generations["line"])  # all
+    if whose.lines is not None:
+        mine = pc.is_in(generations["line"], value_set=pa.array(whose.lines))
     if whose.labels is not None:
         mine = pc.and_(mine, pc.is_in(of, value_set=pa.array(whose.labels)))
     if whose.without:

@@ -90,14 +90,16 @@ def test_a_populations_own_stands_above_everybodys_in_file_environment_and_flags
 
 def test_whose_generations_are_whose() -> None:
     assert whose(load()) == Whose(("auto",), None, ("acme-ci", "acme-ide", "review"))
-    assert whose(load("workspace.line=acme")) == Whose(("auto", "acme"), ("acme-ide", "acme-ci"))
+    assert whose(load("workspace.line=acme")) == Whose(None, ("acme-ide", "acme-ci"))
     assert whose(Settings.parse("", source="t")) == Whose(("auto",))
     assert Whose.of(whose(load()).facts(), "auto") == whose(load())
     assert Whose.of(None, "other") == Whose(("other",))
     acme, plain = whose(load("workspace.line=acme")), whose(load())
-    asked = [("auto", "acme-ci"), ("acme", "acme-ide"), ("auto", ""), ("auto", "else"), ("other", "")]
-    assert [acme.has(*each) for each in asked] == [True, True, False, False, False]
-    assert [plain.has(*each) for each in asked] == [False, False, True, True, False]
+    assert Whose.of(acme.facts(), "acme") == acme
+    asked = [("auto", "acme-ci"), ("acme", "acme-ide"), ("was", "acme-ci"), ("auto", ""), ("auto", "else")]
+    asked += [("other", "")]
+    assert [acme.has(*each) for each in asked] == [True, True, True, False, False, False]
+    assert [plain.has(*each) for each in asked] == [False, False, False, True, True, False]
 
 
 @pytest.fixture
@@ -116,11 +118,12 @@ def test_each_line_collects_its_own_users_wherever_they_were_answered(world: Wor
     world.generation("g2", "ide", 1, **of("acme-ide"))
     world.generation("g3", "ci", 2, **of("acme-ci"), line="acme")
     world.generation("g4", "other", 3, **of("elsewhere"))
+    world.generation("g5", "ci-2", 4, **of("acme-ci"), line="acme-of-old")
     world.generation("clock", "late", 5 * HOUR)
     plain = collect(world)
     assert plain.metrics["episodes"] == 2  # everybody's and of a population without a line
     acme = collect(world, "acme")
-    assert acme.metrics["episodes"] == 2
+    assert acme.metrics["episodes"] == 3  # also of before the line was given another name
     assert acme.outputs["interactions"].line == "acme"
     assert acme.outputs["interactions"].meta["whose"]["labels"] == ["acme-ide", "acme-ci"]
     # the line began with what was live, and has an anchor of its own
