@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -19,6 +20,8 @@ SEARCH = re.compile(r"^<{5,9} (?:SEARCH|ORIGINAL)>?\s*$")
 _MIDDLE = re.compile(r"^={5,9}\s*$")
 REPLACE = re.compile(r"^>{5,9} (?:REPLACE|UPDATED)\s*$")
 _PATCH = "*** Begin Patch"
+_TAG = re.compile(r"^<(source|code|pre|codeblock|sourcecode)>")
+_CLOSED = re.compile(r"^</(source|code|pre|codeblock|sourcecode)>")
 _FAILED = re.compile(r"(?:exactly match|to match) lines in (.+?)\s*$")
 
 
@@ -43,6 +46,7 @@ def _edits(lines: Sequence[tuple[int, str]]) -> Iterator[Proposed]:
     path, at = "", 0
     barren: dict[str, tuple[int, int]] = {}
     ends = [n for n, (_, line) in enumerate(lines) if line.startswith("*** End Patch")]
+    tagged = _Tagged(lines)
     while at < len(lines):
         number, line = lines[at]
         if line.startswith(_PATCH) and (close := bisect(ends, at)) < len(ends):
@@ -65,9 +69,31 @@ def _edits(lines: Sequence[tuple[int, str]]) -> Iterator[Proposed]:
             yield from _fenced(fence, text, _name(name), number)
             name, at = "", end + 1
             continue
-        if line.strip() and not fence and not re.match(r"^<(?:source|code|pre|codeblock|sourcecode)>", line):
+        if (close := tagged.end(line, at)) and _name(name):
+            text = "\n".join(text for _, text in lines[at + 1 : close])
+            yield Proposed(_name(name), number, after=text)
+            name, at = "", close
+        elif line.strip() and not fence and not _TAG.match(line):
             name = line
         at += 1
+
+
+class _Tagged:
+    """Whole files between tags, which stand in a fence's place where the file has fences itself."""
+
+    def __init__(self, lines: Sequence[tuple[int, str]]) -> None:
+        self._closed: defaultdict[str, list[int]] = defaultdict(list)
+        for n, (_, line) in enumerate(lines):
+            if found := _CLOSED.match(line):
+                self._closed[found[1]].append(n)
+        self._searches = [n for n, (_, line) in enumerate(lines) if SEARCH.match(line)]
+
+    def end(self, line: str, at: int) -> int:
+        """The place of the line that closes this one, 0 where nothing does or a SEARCH is inside."""
+        closed = self._closed[tag[1]] if (tag := _TAG.match(line)) else []
+        place = bisect(closed, at)
+        close = closed[place] if place < len(closed) else 0
+        return close if bisect(self._searches, at) == bisect(self._searches, close) else 0
 
 
 def _end(

@@ -25,6 +25,7 @@ _MALFORMED = (
     r"[\s\S]*^\^\^\^ (?:Expected `|Bad/missing filename|Incomplete |Error parsing |Unexpected )"
     r"[^\n]*(?:\n[^\n]*){0,9}\Z"
 )
+_WATCHED = "0.69, watch_prompts.py: a comment that a person wrote into a file asks for it"
 # (why nobody typed it, the whole text or how it begins, since which version and where it comes from)
 _SENT: tuple[tuple[Automatic, str, str], ...] = (
     ("meta", r"<blank>\Z", "all, io.user_input: nothing was typed"),
@@ -49,6 +50,8 @@ _SENT: tuple[tuple[Automatic, str, str], ...] = (
         "0.82, patch_coder.py",
     ),
     # what a person does without words of their own: sent as it was prefilled, or meant for another prompt
+    ("command", r"I've written your instructions in comments in the code and marked them", _WATCHED),
+    ("command", r'Find the "AI" comments below \(marked with █\) in the code files', _WATCHED),
     ("command", r"What's wrong\? Fix\Z", "0.71, commands.cmd_run: the command failed"),
     ("command", r"Fix that\Z", "0.67 to 0.70, the same"),
     ("command", r"`?(?:exit|quit|clear|cls)`?\Z", "typed for the shell"),

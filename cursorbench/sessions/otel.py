@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from cursorbench.sessions import otel_braintrust as braintrust
 from cursorbench.sessions import otel_claude, spoken
 from cursorbench.sessions import otel_vscode as vscode
 from cursorbench.sessions.calls import Call, Result
@@ -49,6 +50,7 @@ _CALLS = {"chat", "text_completion", "generate_content"}  # operations that are 
 _MODEL = (
     "gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "langfuse.observation.model.name",
 )  # fmt: skip
+_OURS = ("gen_ai.", "llm.", "braintrust.", LANGFUSE)  # how attributes of such a span begin
 _MORE = 4096  # different messages of one span that come as records of their own
 
 
@@ -89,6 +91,7 @@ class _Told:
         """The items of a span with its events, or of a log record."""
         if record.is_span:
             yield from self._generation(record, place)
+            yield from braintrust.scores(record, self._sessions.of(record), place)
             if not _is_tool(record):  # in whose span messages are what it was asked and gave
                 for event in [*_listed(record), *record.events]:
                     yield from self._event(event, place)
@@ -119,7 +122,7 @@ class _Told:
     def _generation(self, record: Record, place: Place) -> Iterator[Read]:
         """A span of a model call, agent or tool."""
         told = record.attributes
-        if LANGFUSE not in told and not any(key.startswith(("gen_ai.", "llm.")) for key in told):
+        if not any(key.startswith(_OURS) for key in told):
             return
         session = self._sessions.of(record)
         if _is_tool(record):
@@ -290,7 +293,7 @@ def _answer(record: Record, message: Message | None, parts: list[Message] | None
         parts=parts or [],
         id=vscode.response(told, record.span),
         span=record.span,
-        model=first_text(told, *_MODEL),
+        model=first_text(told, *_MODEL) or braintrust.model(told),
         first_token_ms=first * 1000 if first is not None else None,  # seconds in the conventions
         duration_ms=record.duration_ms,
     )

@@ -3,7 +3,7 @@
 One attribute with all messages as JSON, an event a message, or an attribute a field. Events of spans can only
 have texts, so what is a table or a list by the conventions is JSON there: as `gen_ai.event.content` (Azure's
 SDKs), as the blocks of Bedrock (Strands), or as `message.content`. OpenInference and Vercel's AI SDK have
-attributes of their own, as have Logfire's clients and Langfuse's SDK. For `otel`.
+attributes of their own, as have Logfire's clients and the SDKs of Langfuse and Braintrust. For `otel`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from cursorbench.sessions import otel_braintrust as braintrust
 from cursorbench.sessions import otel_vercel as vercel
 from cursorbench.sessions.chat import Message, message_of
 from cursorbench.sessions.otlp import Record
@@ -79,6 +80,8 @@ def texts(told: dict[str, Any]) -> tuple[list[Message], list[Message]]:
         answers[0].calls = fields[0].calls  # LiteLLM's messages have none
     answers = answers or fields
     asked, answers = asked or vercel.asked(told), answers or vercel.answers(told)
+    asked = asked or messages(braintrust.asked(told), "user")
+    answers = answers or messages(braintrust.answered(told), "assistant")
     if asked or answers:
         return _joined(asked), answers
     return _langfuse(told) if LANGFUSE in told else _logfire(told)

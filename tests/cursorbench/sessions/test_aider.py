@@ -146,6 +146,16 @@ def test_other_edit_formats(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("tag", ["source", "code", "pre", "codeblock", "sourcecode"])
+def test_a_whole_file_between_tags(tmp_path: Path, tag: str) -> None:
+    """A file with fences of its own stands between tags; its edit had no text."""
+    page = "# Frogs\n\n```\nribbit\n```\n</other>"
+    answer = f"page.md\n<{tag}>\n{page}\n</{tag}>\n\nopen.md\n<{tag}>\nnothing closes it\n"
+    text = START + ABOUT + "\n" + typed("x") + f"\n{answer}\n> Applied edit to page.md  \n"
+    found = [item for item in items(tmp_path, text) if isinstance(item, Edit)]
+    assert [(e.path, e.status, e.after) for e in found] == [("page.md", "applied", page)]
+
+
 def test_a_block_of_diffs_of_several_files(tmp_path: Path) -> None:
     """Each has its own part, also in a folder called b; the first file had all of it, the others no text."""
     diffs = {

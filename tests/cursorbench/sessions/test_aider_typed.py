@@ -48,6 +48,8 @@ def typed(text: str) -> str:
         ("No filename provided before ``` in file listing", "tool_result"),
         ("Error applying action 'Update' to pond.py: no such lines", "tool_result"),
         ("Sure\n<<<<<<< SEARCH\nfrog\n^^^ Expected `=======`", "tool_result"),
+        ('I\'ve written your instructions in comments in the code and marked them with "ai"\nYou', "command"),
+        ('Find the "AI" comments below (marked with █) in the code files I\'ve shared with you.', "command"),
         ("What's wrong? Fix", "command"),
         ("Fix that", "command"),
         ("`exit`", "command"),
