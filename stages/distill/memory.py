@@ -5,13 +5,14 @@ Not for: baselines, weights and what was consumed, which are the trainer's and c
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from stages.contributor_cap import cap_contributions
 from stages.distill import stabiliser
 from stages.distill.signals import latency
 from stages.distill.spec import RewardSpec
@@ -58,12 +59,42 @@ def with_medians_of(state: LineState, other: LineState) -> LineState:
     return msgspec.structs.replace(state, latency=msgspec.to_builtins(known))
 
 
-def latencies(measured: pa.Table, state: LineState) -> dict[str, Floats]:
+def weigh_by(measured: pa.Table, shared_keys: Collection[str] = ()) -> latency.Weigh:
+    """What episodes count for in a median: no user and no key has more than a share, as of the edit rate."""
+    users, keys = (
+        measured[name].combine_chunks().fill_null("").dictionary_encode() for name in ("user", "key_id")
+    )
+    user_names, key_names = users.dictionary.to_pylist(), keys.dictionary.to_pylist()
+    user_of, key_of = (np.asarray(codes.indices, dtype=np.int64) for codes in (users, keys))
+    personal = np.array([name not in shared_keys for name in key_names], dtype=np.bool_)
+
+    def weigh(rows: latency.Ints) -> Floats:
+        by_key = np.bincount(key_of[rows], minlength=len(key_names))[personal].max(initial=0)
+        by_user = np.bincount(user_of[rows]).max(initial=0)
+        if by_user <= stabiliser.USER_CAP * len(rows) and by_key <= stabiliser.KEY_CAP * len(rows):
+            return latency.equally(rows)  # sorting a million names takes seconds
+        of = user_of[rows] * len(key_names) + key_of[rows]
+        whose, contributor, episodes = np.unique(of, return_inverse=True, return_counts=True)
+        capped = cap_contributions(
+            [user_names[one // len(key_names)] for one in whose],
+            [key_names[one % len(key_names)] for one in whose],
+            episodes.astype(np.float64),
+            user_cap=stabiliser.USER_CAP,
+            key_cap=stabiliser.KEY_CAP,
+            shared=shared_keys,
+            least=stabiliser.LEAST,
+        )
+        return capped.factor[contributor]
+
+    return weigh
+
+
+def latencies(measured: pa.Table, state: LineState, weigh: latency.Weigh) -> dict[str, Floats]:
     """The two latency signals of a window, by the medians from before it."""
     sizes = latency.size_class(measured["request_tokens"].to_numpy())
     known = medians(state)
     return {
-        signal: latency.log_ratio(times, sizes, known.get(signal, {}), cut)
+        signal: latency.log_ratio(times, sizes, known.get(signal, {}), cut, weigh)
         for signal, (times, cut) in _times(measured).items()
     }
 
@@ -110,22 +141,29 @@ def dual(
     return stabiliser.moved(state.stabiliser, rate, episodes, spec.stabiliser, caps)
 
 
+def moved_medians(
+    measured: pa.Table, state: LineState, spec: RewardSpec, weigh: latency.Weigh
+) -> dict[str, Medians]:
+    """The running medians after a window, by signal."""
+    sizes = latency.size_class(measured["request_tokens"].to_numpy())
+    known = medians(state)
+    for signal, (times, cut) in _times(measured).items():
+        mine = known.get(signal, {})
+        known[signal] = latency.updated(times, sizes, mine, spec.latency.memory, cut, weigh)
+    return known
+
+
 def updated(
     state: LineState,
-    measured: pa.Table,
-    spec: RewardSpec,
+    medians_now: Mapping[str, Medians],
     dual_now: stabiliser.Dual | None,
     monitors: History,
     line: str,
 ) -> LineState:
     """The state after this window of the line."""
-    sizes = latency.size_class(measured["request_tokens"].to_numpy())
-    known = medians(state)
-    for signal, (times, cut) in _times(measured).items():
-        known[signal] = latency.updated(times, sizes, known.get(signal, {}), spec.latency.memory, cut)
     return msgspec.structs.replace(
         state,
-        latency=msgspec.to_builtins(known),
+        latency=msgspec.to_builtins(medians_now),
         stabiliser=state.stabiliser if dual_now is None else dual_now.to_state(),
         monitors=monitors.to_state(),
         line=line,

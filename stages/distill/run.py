@@ -129,7 +129,7 @@ class DistillStage:
         watched = None
         if before is not None:
             watched = _watched(measured, scored, state, spec, signals, interactions, line, config)
-            after = memory.updated(state, measured, spec, scored.dual, watched.history, line)
+            after = memory.updated(state, scored.medians, scored.dual, watched.history, line)
             after.save(out_dir / "line_state", carry=before.path)
         window = memory.behaviour(measured.filter(pa.array(memory.heard(measured))))
         found = _outcome(interactions, spec, signals, table, scored, audit, window)

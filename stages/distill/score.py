@@ -23,9 +23,13 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Scored:
-    """A window's signals (nan: not known), rewards, and why an episode gives no gradient ("": it does)."""
+    """A window's signals (nan: not known), rewards, and why an episode gives no gradient ("": it does).
+
+    `medians` are those of latency after it.
+    """
 
     dual: Dual | None
+    medians: Mapping[str, memory.Medians]
     values: Mapping[str, Floats]
     rewards: Rewards
     why_not: list[str]
@@ -42,7 +46,8 @@ def score(
     dual = memory.dual(measured, state, spec, shared_keys)
     price = None if dual is None else dual.price
     told = {name: measured[name].to_numpy() for name in spec.names if name in measured.column_names}
-    values = {**told, **memory.latencies(measured, state)}
+    weigh = memory.weigh_by(measured, shared_keys)
+    values = {**told, **memory.latencies(measured, state, weigh)}
     strata = measured["stratum"].combine_chunks().dictionary_encode()
     rewards = combine(values, np.asarray(strata.indices, dtype=np.int64), spec, price)
     why_not = [
@@ -51,4 +56,5 @@ def score(
             measured["why_not"].to_pylist(), dropped(values, spec), rewards.excluded_by, strict=True
         )
     ]
-    return Scored(dual, values, rewards, why_not, sorted(strata.dictionary.to_pylist()))
+    medians = memory.moved_medians(measured, state, spec, weigh)
+    return Scored(dual, medians, values, rewards, why_not, sorted(strata.dictionary.to_pylist()))

@@ -43,7 +43,7 @@ from stages.wording import count
 USER_CAP, KEY_CAP = 0.1, 0.25  # of the edit rate, as of the gradient by default
 # of the episodes counts: caps that cannot hold, both together or at all, give way, and so they do where one
 # has a hundred times what the others have; less of them would take minutes with 200,000 names
-_LEAST = 0.01
+LEAST = 0.01
 _SURE = 6.0  # standard errors of the band's middle in its width
 
 
@@ -113,7 +113,7 @@ def edit_rate(measured: pa.Table, shared: Collection[str]) -> tuple[float, int, 
     found = whose.aggregate([("edited", "sum"), ("edited", "count")])
     episodes = found["edited_count"].to_numpy().astype(float)
     users, keys = found["user"].to_pylist(), found["key_id"].to_pylist()
-    caps: dict[str, Any] = {"user_cap": USER_CAP, "key_cap": KEY_CAP, "least": _LEAST, "shared": shared}
+    caps: dict[str, Any] = {"user_cap": USER_CAP, "key_cap": KEY_CAP, "least": LEAST, "shared": shared}
     capped = cap_contributions(users, keys, episodes, **caps)
     did = Caps(len(capped.users), len(capped.keys), capped.relaxed)
     if not (did.users or did.keys):

@@ -12,12 +12,13 @@ would pay. In the medians it is not.
 
 The medians are line state: read before the window is scored, then moved towards the window's own by
 m <- m + n / (n + w) (m_window - m), w the (bounded) number of episodes m stands on. A size class the line
-has not met is compared with its own window.
+has not met is compared with its own window. In a window's median no user and no API key has more than a
+capped share, or who floods it with short answers would make everybody's look slow; n is then less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 import numpy as np
@@ -26,8 +27,10 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Weigh = Callable[[Ints], Floats]  # what each of these episodes counts for in their median, in (0, 1]
 
 _FLOOR_MS = 1e-3
+_ROUNDING = 1e-9  # of sums of weights
 
 
 class Median(msgspec.Struct, frozen=True):
@@ -42,14 +45,21 @@ def size_class(prompt_tokens: Ints) -> Ints:
     return np.asarray(np.floor(np.log2(np.maximum(prompt_tokens, 1))), dtype=np.int64)
 
 
-def log_ratio(milliseconds: Floats, sizes: Ints, known: Mapping[str, Median], cut: Bools) -> Floats:
+def equally(rows: Ints) -> Floats:
+    """Every episode counts once."""
+    return np.ones(len(rows))
+
+
+def log_ratio(
+    milliseconds: Floats, sizes: Ints, known: Mapping[str, Median], cut: Bools, weigh: Weigh = equally
+) -> Floats:
     """ln(ms / median of the size class) [E]; nan where the time is not known (nan or negative).
 
     Of what was `cut` [E] the time is the least that it would have been: nan where that is under the median.
     """
     logs = _logs(milliseconds)
     medians = {int(size): median.value for size, median in known.items()}
-    for size, (window, _) in _of_window(logs, sizes, cut).items():
+    for size, (window, _) in _of_window(logs, sizes, cut, weigh).items():
         medians.setdefault(size, window)
     classes, of = np.unique(sizes, return_inverse=True)
     usual = np.array([medians.get(int(size), np.nan) for size in classes], dtype=np.float64)
@@ -58,22 +68,40 @@ def log_ratio(milliseconds: Floats, sizes: Ints, known: Mapping[str, Median], cu
 
 
 def updated(
-    milliseconds: Floats, sizes: Ints, known: Mapping[str, Median], limit: float, cut: Bools
+    milliseconds: Floats,
+    sizes: Ints,
+    known: Mapping[str, Median],
+    limit: float,
+    cut: Bools,
+    weigh: Weigh = equally,
 ) -> dict[str, Median]:
     """The medians after this window; `limit` bounds their weight, so that old speed is forgotten."""
     result = dict(known)
-    for size, (window, n) in _of_window(_logs(milliseconds), sizes, cut).items():
+    for size, (window, n) in _of_window(_logs(milliseconds), sizes, cut, weigh).items():
         old = known.get(str(size))
         value = window if old is None else old.value + n / (n + old.weight) * (window - old.value)
         result[str(size)] = Median(value, min(limit, n + (old.weight if old else 0.0)))
     return result
 
 
-def _of_window(logs: Floats, sizes: Ints, cut: Bools) -> dict[int, tuple[float, float]]:
-    """(median, how many) of each size class that has times, without those that were cut."""
+def _of_window(logs: Floats, sizes: Ints, cut: Bools, weigh: Weigh) -> dict[int, tuple[float, float]]:
+    """(median, weight of its episodes) of each size class that has times, without those that were cut."""
     whole = ~np.isnan(logs) & ~cut
-    of = {int(size): logs[whole & (sizes == size)] for size in np.unique(sizes[whole])}
-    return {size: (float(np.median(those)), float(len(those))) for size, those in of.items()}
+    found = {}
+    for size in np.unique(sizes[whole]):
+        rows = np.flatnonzero(whole & (sizes == size))
+        weights = weigh(rows)
+        found[int(size)] = _median(logs[rows], weights), float(weights.sum())
+    return found
+
+
+def _median(values: Floats, weights: Floats) -> float:
+    """Where half of the weight lies below; the mean of two values where it ends between them."""
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(weights[order])
+    half = below[-1] / 2
+    low, high = np.searchsorted(below, [half * (1 - _ROUNDING), half * (1 + _ROUNDING)])
+    return float(values[order[[low, min(high, len(order) - 1)]]].mean())
 
 
 def _logs(milliseconds: Floats) -> Floats:

@@ -100,6 +100,21 @@ def test_latency_by_hand() -> None:
     assert moved.weight == 12.0
 
 
+def test_one_user_decides_no_median_by_a_flood_of_short_answers() -> None:
+    """The usual answer was the bot's then, and everybody's slow beyond what the spec's bound tells apart."""
+    people = [f"u{n}" for n in range(10)]
+    measured = pa.table({"user": [*people, *["bot"] * 30], "key_id": ["k"] * 10 + [None] * 30})
+    weigh = memory.weigh_by(measured, {"k"})
+    # 2 of 11 contributors: 10 people and 20 / 9 of the bot's 30 episodes
+    assert weigh(np.arange(40)) == pytest.approx([1.0] * 10 + [2 / 27] * 30)
+    ms = floats(*[200.0] * 5, *[800.0] * 5, *[20.0] * 30)
+    sizes, whole = np.full(40, 6), np.zeros(40, bool)
+    ratio = log_ratio(ms, sizes, {}, whole, weigh)
+    assert ratio[[0, 5, 10]] == pytest.approx([0, math.log(4), -math.log(10)])
+    after = updated(ms, sizes, {}, 100.0, whole, weigh)
+    assert after == {"6": Median(pytest.approx(math.log(200.0)), pytest.approx(110 / 9))}
+
+
 def test_an_answer_that_was_cut_took_at_least_as_long() -> None:
     """Stopped in its first second, the answer that went wrong was the fastest."""
     known = {"6": Median(math.log(200.0), 10.0)}
