@@ -2,7 +2,7 @@
 
 Executes model-written functions without executing model-written Python: numbers, lists, arithmetic,
 comparisons, assignments, `if`, `for` over lists and calls within the file, under a step limit.
-Whatever else stands in the code is `UnsupportedError`. Used to see whether two files do the same; not a
+Whatever else stands in the code is `Unsupported`. Used to see whether two files do the same; not a
 Python implementation, and not a sandbox for anything larger.
 """
 

@@ -86,6 +86,10 @@ class SourceFile:
         """The file with another number for its module constant."""
         return replace(self, constant=(self.constant[0], value))
 
+    def callers(self, name: str) -> int:
+        """How many functions call `name`."""
+        return sum(1 for function in self.functions if function.slots.get("g") == name)
+
 
 def number(random: Random) -> str:
     """A number as code has them: one or two digits."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from enum import StrEnum
+from pathlib import Path
 
 from evals.population.evaluator import CodeError, UnsupportedError, run_error, same_behaviour
 from evals.population.people import Case
@@ -125,6 +126,11 @@ def judge_text(case: Case, now: str) -> Verdict:
     if right:
         return Verdict.RIGHT
     return Verdict.WRONG_VALUE if _only_there(case, before, after) else Verdict.WRONG_PLACE
+
+
+def judge(case: Case, workdir: Path) -> Verdict:
+    """The verdict on the case's file as it stands in `workdir`."""
+    return judge_text(case, (workdir / case.path).read_text("utf-8"))
 
 
 def trace(case: Case, now: str) -> str:

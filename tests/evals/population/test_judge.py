@@ -7,7 +7,7 @@ import pytest
 
 from evals.population.evaluator import CodeError, Program, UnsupportedError, same_behaviour
 from evals.population.intents import Intent
-from evals.population.judge import Verdict, judge_text, trace
+from evals.population.judge import Verdict, judge, judge_text, trace
 from evals.population.people import Case, person
 
 BEFORE = """LIMIT = 7
@@ -74,8 +74,10 @@ BEYOND = {
         (BEYOND["raise"], BEFORE.replace(NET, RAISE + NET), Verdict.RIGHT),
     ],
 )  # fmt: skip
-def test_verdicts(wanted, now, verdict):
+def test_verdicts(wanted, now, verdict, tmp_path):
     assert judge_text(wanted, now) is verdict
+    (tmp_path / "shop.py").write_text(now)
+    assert judge(wanted, tmp_path) is verdict
 
 
 def test_traces():
