@@ -278,7 +278,7 @@ def save_checkpoint(model: PreTrainedModel, folder: Path, *, companions: Path, d
 def copy_templates(source: Path, folder: Path) -> None:
     """Bring along the further chat templates of a model that has several."""
     if (source / _TEMPLATES).is_dir() and source != folder:
-        shutil.copytree(source / _TEMPLATES, folder / _TEMPLATES)
+        shutil.copytree(source / _TEMPLATES, folder / _TEMPLATES, dirs_exist_ok=True)
 
 
 def _save(model: PreTrainedModel, folder: Path, state: dict[str, Tensor] | None) -> None:

@@ -216,3 +216,12 @@ def test_checksums_are_those_of_the_float32_bytes(tmp_path: Path) -> None:
     (folder / served_fingerprint.FILE).write_text('{"schema": "other"}')
     with pytest.raises(IntegrityError):
         served_fingerprint.read_fingerprint(folder)
+
+
+def test_further_templates_come_along_also_over_those_of_an_earlier_attempt(tmp_path: Path) -> None:
+    source, folder = tmp_path / "source" / "additional_chat_templates", tmp_path / "folder"
+    source.mkdir(parents=True)
+    for text in ("{{ tools }}", "{{ documents }}"):
+        (source / "tool_use.jinja").write_text(text)
+        modelio.copy_templates(source.parent, folder)
+        assert (folder / source.name / "tool_use.jinja").read_text() == text
