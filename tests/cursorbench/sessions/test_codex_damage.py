@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +86,19 @@ def test_a_garbage_line_takes_nothing_with_it(path: Path, at: int, garbage: byte
 @given(st.data())
 def test_wrong_types_and_damaged_bytes(path: Path, data: st.DataObject) -> None:
     row = retyped(data.draw(st.sampled_from([*LOG, PATCHED])), data)
-    path.write_bytes(damaged(BYTES + json.dumps(row).encode(), data, changes=4))
-    for one in codex.read(path, Seen()):
-        json.dumps(repr(one)).encode()
+    path.write_bytes(BYTES)
+    whole = list(codex.read(path, Seen()))
+    raw = damaged(BYTES + json.dumps(row).encode(), data, changes=4)
+    path.write_bytes(raw)
+    found = list(codex.read(path, Seen()))
+    assert {one.place.file for one in found} <= {str(path)}
+    assert {one.place.line for one in found} <= {0, *range(1, len(raw.split(b"\n")) + 1)}
+    pairs = zip(BYTES.split(b"\n"), raw.split(b"\n"), strict=False)
+    intact = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))  # of them nothing is lost
+    assert [one for one in found if 0 < one.place.line < intact] == [
+        one for one in whole if 0 < one.place.line < intact
+    ]
+    json.dumps([repr(one) for one in found]).encode()
 
 
 def test_cumulative_copies_are_said_once(path: Path, tmp_path: Path) -> None:
