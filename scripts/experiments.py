@@ -8,7 +8,9 @@
 
 Everything is the product's own: the shipped seed model and reward, the committed simulated population,
 collect, distill and train; an engine in process in the place of `rtrl serve`. Writes NAME.json, .txt, .png
-and .html into --out. Killed at any moment, the same command goes on; --report-only shows what is there.
+and .html into docs/experiments; of another size, or a part, into docs/experiments/work/part, as it is not
+what is published. --out names another place. Killed at any moment, the same command goes on; --report-only
+shows what is there.
 
 Exit 0 whether or not the bars hold; not 0 only when nothing could be measured.
 """
@@ -33,7 +35,8 @@ from experimenting.results import read
 
 from cursorbench.errors import RtrlError
 
-ROOT = Path(__file__).resolve().parents[1]
+PUBLISHED = Path(__file__).resolve().parents[1] / "docs/experiments"
+SIZES = ("seeds", "first_seed", "cycles", "requests", "users", "heldout", "heldout_ends")
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -53,11 +56,20 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of every workspace")
     parser.add_argument("--spec", type=Path, help="reward spec in the place of the shipped one")
     parser.add_argument("--only", action="append", metavar="VARIANT", help="this one; may be repeated")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs/experiments", help="where the report goes")
+    parser.add_argument("--out", type=Path, help="where the report goes")
     parser.add_argument("--work", type=Path, help="where chains lie and are gone on with (OUT/work)")
     parser.add_argument("--workers", type=int, default=2, help="chains side by side, a core each")
     parser.add_argument("--report-only", action="store_true", help="run nothing")
     return parser.parse_args(arguments)
+
+
+def destination(arguments: argparse.Namespace) -> Path:
+    """Where the report goes: what is published gives way to the whole experiment only."""
+    if arguments.out:
+        return Path(arguments.out)
+    changed = [getattr(arguments, name) is not None for name in SIZES if name != "first_seed"]  # has its name
+    part = any(changed) or bool(arguments.only or arguments.set or arguments.spec)
+    return PUBLISHED / "work/part" if part else PUBLISHED
 
 
 def main() -> int:
@@ -75,8 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.name == "service":
         return show(arguments, {"bench": "service", "machine": bench.machine(), "figures": service.figures()})
     experiment = EXPERIMENTS[arguments.name]
-    named = ("seeds", "first_seed", "cycles", "requests", "users", "heldout", "heldout_ends")
-    asked = {name: value for name in named if (value := getattr(arguments, name)) is not None}
+    asked = {name: value for name in SIZES if (value := getattr(arguments, name)) is not None}
     size = replace(experiment.size, **asked)
     if arguments.only:
         chosen = tuple(one for one in experiment.variants if one.name in arguments.only)
@@ -85,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = [
         replace(one, settings=(*one.settings, *arguments.set)) for one in setups(experiment, size, spec)
     ]
-    work = (arguments.work or arguments.out / "work").resolve()
+    work = (arguments.work or (arguments.out or PUBLISHED) / "work").resolve()
     if not arguments.report_only:
         run_all(wanted, work, arguments.workers)
     folders = {(one.name, one.seed): folder_of(one, work) for one in wanted}
@@ -95,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     figures = verdicts.verdicts(experiment.name, runs, arguments.workers)
     found = report.document(experiment, size, runs, figures, bench.machine(), len(wanted))
-    report.write(arguments.out, found, runs, bench.table(figures))
+    report.write(destination(arguments), found, runs, bench.table(figures))
     return show(arguments, {name: value for name, value in found.items() if name != "runs"})
 
 
