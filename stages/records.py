@@ -35,6 +35,7 @@ EVENT_TYPES: tuple[str, ...] = get_args(EventType)
 GROUP = "group"  # the feature that names the task of which several rollouts were asked for
 POPULATION = "population"  # the feature that names it; fixed by the API key
 GOES_ON = "goes_on"  # the feature that names the episode of the answer it follows, of several to one history
+ANOTHER_ANSWER = "-[0-9a-f]{12}$"  # ends the name of an episode that `another_answer` made
 RETRIED = "retried"  # the feature of a request that its client sent again by itself, nobody having asked
 TEXT_ONLY = "text_only"  # the defect of a generation read from a log: its tokens are not known
 LIVE, CANARY, HOLDBACK = "live", "canary", "holdback"  # arms
@@ -142,6 +143,11 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     def population(self) -> str:
         """The organisation or kind of work that its API key was of when it was made, "" for none."""
         return self.features.get(POPULATION, "")
+
+
+def another_answer(first: str, generation_id: str) -> str:
+    """The episode of one more answer to a history whose first answer has the episode `first`."""
+    return f"{first}-{generation_id[-12:]}"
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

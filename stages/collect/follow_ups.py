@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 
 from stages.collect.scan import EVENT_CODE, Bools, Ints, Scan
 from stages.parts import CUT
-
-_ANOTHER_ANSWER = "-[0-9a-f]{12}$"  # how the gateway names its episode, behind that of the first one
+from stages.records import ANOTHER_ANSWER
 
 
 def follow_ups(scan: Scan, first_row: Ints, last_row: Ints, readable: Bools) -> Ints:
@@ -63,7 +62,7 @@ def _gone_back(scan: Scan, rows: Ints, found: Ints) -> Ints:
     rows = rows[scan.g_goes_on[rows] >= 0][::-1]
     if not len(rows):
         return found
-    history = pc.replace_substring_regex(pa.array(scan.episodes), _ANOTHER_ANSWER, "").dictionary_encode()
+    history = pc.replace_substring_regex(pa.array(scan.episodes), ANOTHER_ANSWER, "").dictionary_encode()
     same = np.asarray(history.indices, dtype=np.int64)
     to = np.where(found < 0, -1, scan.g_goes_on[found])
     elsewhere = (to >= 0) & (to != np.arange(len(to))) & (same[to] == same)

@@ -19,6 +19,7 @@ import orjson
 
 from stages.gateway.attribution import Asked, gist
 from stages.gateway.attribution import asked as asked_of
+from stages.records import another_answer
 
 _EPISODES = 100_000  # that are remembered
 
@@ -46,7 +47,7 @@ class Episodes:
         if asked.answers:
             found = self._by_answer.get((first, _mark(asked.answers[0])), found)
         elif answered:
-            found = f"{first}-{call_id[-12:]}"
+            found = another_answer(first, call_id)
         if reply is not None and not asked.answers:
             _remember(self._by_answer, (first, _mark(reply)), found)
         _remember(self._latest, first, (found, reply is not None or bool(asked.answers)))
