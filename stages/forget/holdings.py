@@ -17,6 +17,7 @@ from stages.errors import IntegrityError
 from stages.linestate import consumed_episodes
 from stages.registry import exports
 from stages.registry.exports import Export
+from stages.registry.lineage import above
 from stages.registry.runs import OPEN
 
 if TYPE_CHECKING:
@@ -137,12 +138,12 @@ def _learned(
                 own[checkpoint.digest] = told
                 break
     names = _names(store)
-    parents = {one.digest: one.meta.get("parent") for one in checkpoints}
+    tree = {one.digest: one.meta.get("parent") for one in checkpoints}
     learned: list[Learned] = []
     for checkpoint in sorted(checkpoints, key=lambda one: one.version):
         count, note = own.get(checkpoint.digest, (0, ""))
-        above = [one for one in _ancestors(parents, checkpoint.digest) if one in own]
-        through = next((one for one in above if own[one][0]), above[0] if above else "")
+        taught = [one for one in above(tree, checkpoint.digest) if one in own]
+        through = next((one for one in taught if own[one][0]), taught[0] if taught else "")
         if checkpoint.digest not in own and not through:
             continue
         if checkpoint.digest not in own and own[through][0] is None:
@@ -154,16 +155,6 @@ def _learned(
             Learned(checkpoint.ref, checkpoint.digest, count, checkpoint.line, marks, through, note)
         )
     return learned
-
-
-def _ancestors(parents: dict[str, str | None], digest: str) -> Iterator[str]:
-    """Parents, nearest first; ends at a root, and at what this store never had."""
-    seen = {digest}
-    above = parents.get(digest)
-    while above is not None and above not in seen:
-        yield above
-        seen.add(above)
-        above = parents.get(above)
 
 
 def _trained_on(

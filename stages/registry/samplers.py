@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
 
 from sqlmodel import Session, col, select
 
 from stages.registry.deployments import went_live
+from stages.registry.lineage import Parents, above, parents
 from stages.registry.models import AliasRow, ArtifactRow, DeploymentRow
 
 
@@ -23,22 +23,26 @@ def samplers(session: Session) -> dict[int, str]:
     if not lags:
         return {}
     found: dict[int, str] = {}
-    query = select(ArtifactRow).where(
-        ArtifactRow.kind == "checkpoint", col(ArtifactRow.state).in_(("committed", "tombstoned"))
-    )
-    made = {row.digest: row for row in session.exec(query) if row.digest is not None}
-    parents = {digest: json.loads(row.meta).get("parent") for digest, row in made.items()}
-    ids = {row.id: digest for digest, row in made.items()}
+    tree = parents(session)
+    ids = _row_ids(session)
+    digests = {row_id: digest for digest, row_id in ids.items()}
     served = _served(session)
     for alias in session.exec(select(AliasRow).where(AliasRow.name == "live")):
-        if (live := ids.get(alias.artifact_id)) is None:
+        if (live := digests.get(alias.artifact_id)) is None:
             continue
-        above = set(_ancestors(parents, live))
-        for digest in _within(parents, live, lags.get(alias.line, 0)):
-            row_id = made[digest].id if digest in made else None
-            if row_id is not None and (digest in above or row_id in served[alias.line]):
+        own = {live, *above(tree, live)}
+        for digest in _within(tree, live, lags.get(alias.line, 0)):
+            row_id = ids.get(digest)
+            if row_id is not None and (digest in own or row_id in served[alias.line]):
                 found.setdefault(row_id, alias.line)
     return found
+
+
+def _row_ids(session: Session) -> dict[str, int]:
+    query = select(ArtifactRow.digest, ArtifactRow.id).where(
+        ArtifactRow.kind == "checkpoint", col(ArtifactRow.state).in_(("committed", "tombstoned"))
+    )
+    return {digest: row_id for digest, row_id in session.exec(query) if digest and row_id is not None}
 
 
 def _lags(session: Session) -> dict[str, int]:
@@ -58,18 +62,10 @@ def _served(session: Session) -> dict[str, set[int]]:
     return found
 
 
-def _ancestors(parents: Mapping[str, str | None], digest: str) -> list[str]:
-    above, found = parents.get(digest), [digest]
-    while above is not None and above not in found:
-        found.append(above)
-        above = parents.get(above)
-    return found
-
-
-def _within(parents: Mapping[str, str | None], live: str, steps: int) -> set[str]:
+def _within(tree: Parents, live: str, steps: int) -> set[str]:
     """Checkpoints at most so many edges of the tree from `live`, itself included."""
     beside: dict[str, set[str]] = defaultdict(set)
-    for digest, parent in parents.items():
+    for digest, parent in tree.items():
         if parent is not None:
             beside[digest].add(parent)
             beside[parent].add(digest)
