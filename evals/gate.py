@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from scipy import stats
+import scipy
 
 from evals.cases import Attempt, SuiteSpec, pair
 from evals.criteria import Criterion, State, criterion, joint_identical_pass
@@ -196,7 +196,7 @@ def infrastructure(candidate: Sequence[Attempt], baseline: Sequence[Attempt], ru
     p_more = 1.0
     if all_c and all_b:
         table = [[bad_c, all_c - bad_c], [bad_b, all_b - bad_b]]
-        p_more = float(stats.fisher_exact(table, alternative="greater").pvalue)
+        p_more = float(scipy.stats.fisher_exact(table, alternative="greater").pvalue)
     objection = ""
     if not all_c or not all_b:
         objection = f"the {'baseline' if all_c else 'candidate'} has no attempts"

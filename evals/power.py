@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from evals.cases import Metric
 from evals.comparison import Comparison
@@ -40,7 +40,7 @@ class Rate:
     @property
     def interval(self) -> tuple[float, float]:
         """Two-sided 95 %."""
-        found = stats.binomtest(self.count, self.worlds).proportion_ci(0.95, method="exact")
+        found = scipy.stats.binomtest(self.count, self.worlds).proportion_ci(0.95, method="exact")
         return float(found.low), float(found.high)
 
     def to_json(self) -> dict[str, Any]:
@@ -86,8 +86,8 @@ def rates(
     return Rates(
         Rate(verdicts.count("pass"), worlds),
         Rate(verdicts.count("regressed"), worlds),
-        Rate(int((worst < stats.norm.ppf(alpha / 2)).sum()), worlds),
-        Rate(int((clear > stats.norm.isf(alpha)).sum()), worlds),
+        Rate(int((worst < scipy.stats.norm.ppf(alpha / 2)).sum()), worlds),
+        Rate(int((clear > scipy.stats.norm.isf(alpha)).sum()), worlds),
     )
 
 
@@ -165,8 +165,8 @@ def tasks_needed(
     one = Tasks((1,) * 20000, attempts)
     left, right = next(draw(one, effects, loss, 5, np.random.default_rng(seed)))
     variance = float(np.var(left - right))
-    z = float(stats.norm.isf(alpha / 2 / (1 if naive else suites)))
-    wanted = z + float(stats.norm.ppf(POWER))
+    z = float(scipy.stats.norm.isf(alpha / 2 / (1 if naive else suites)))
+    wanted = z + float(scipy.stats.norm.ppf(POWER))
     count = max(8, math.ceil(variance * (wanted / loss) ** 2))
     best: tuple[int, Rate] | None = None
     for _ in range(5):
@@ -185,7 +185,7 @@ def tasks_needed(
             best = count, rate
         if abs(rate.value - POWER) < 0.01:
             break
-        reached = z + float(stats.norm.ppf(min(max(rate.value, 0.01), 0.995)))
+        reached = z + float(scipy.stats.norm.ppf(min(max(rate.value, 0.01), 0.995)))
         count = max(4, math.ceil(count * (wanted / max(reached, 0.2)) ** 2))
     assert best is not None
     return Needed(*best)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
 
 from evals.stats.clusters import Floats
 
@@ -102,10 +102,10 @@ def draw(
         before = np.clip(rng.beta(a, b, size=shape), 1e-9, 1 - 1e-9)
         after = before
         if moved or effects != NONE:
-            logit = special.logit(before) + moved
+            logit = scipy.special.logit(before) + moved
             logit += effects.heterogeneity * rng.normal(size=shape)
             logit += effects.cluster * rng.normal(size=(shape[0], len(tasks.sizes)))[:, labels]
-            after = special.expit(logit)
+            after = scipy.special.expit(logit)
         k = tasks.attempts
         yield rng.binomial(k, after) / k, rng.binomial(k, before) / k
 
@@ -130,12 +130,14 @@ def outcomes(prior: tuple[float, float], effects: Effects, loss: float, attempts
     """Probability of each (candidate's successes, live model's) at one task, [(attempts + 1)^2]."""
     moved = shift((prior,), effects, loss)
     k = attempts
-    p = np.clip(stats.beta.ppf((np.arange(2000) + 0.5) / 2000, *prior), 1e-9, 1 - 1e-9)
-    before = stats.binom.pmf(np.arange(k + 1)[None, :], k, p[:, None])
+    p = np.clip(scipy.stats.beta.ppf((np.arange(2000) + 0.5) / 2000, *prior), 1e-9, 1 - 1e-9)
+    before = scipy.stats.binom.pmf(np.arange(k + 1)[None, :], k, p[:, None])
     nodes, weights = _normal(effects)
     after = sum(
         w
-        * stats.binom.pmf(np.arange(k + 1)[None, :], k, special.expit(special.logit(p) + moved + z)[:, None])
+        * scipy.stats.binom.pmf(
+            np.arange(k + 1)[None, :], k, scipy.special.expit(scipy.special.logit(p) + moved + z)[:, None]
+        )
         for z, w in zip(nodes, weights, strict=True)
     )
     joint = np.asarray(after).T @ before / len(p)
@@ -162,15 +164,15 @@ def shift(prior: tuple[tuple[float, float], ...], effects: Effects, loss: float)
     levels = (np.arange(400) + 0.5) / 400
     pairs = sorted(set(prior))
     share = np.array([prior.count(pair) for pair in pairs], dtype=np.float64)
-    p = np.array([stats.beta.ppf(levels, *pair) for pair in pairs])
-    logit = special.logit(np.clip(p, 1e-9, 1 - 1e-9))
+    p = np.array([scipy.stats.beta.ppf(levels, *pair) for pair in pairs])
+    logit = scipy.special.logit(np.clip(p, 1e-9, 1 - 1e-9))
     nodes, weights = _normal(effects)
     wanted = float(np.average(p.mean(axis=1), weights=share)) - loss
 
     def excess(moved: float) -> float:
-        after = sum(w * special.expit(logit + moved + z) for z, w in zip(nodes, weights, strict=True))
+        after = sum(w * scipy.special.expit(logit + moved + z) for z, w in zip(nodes, weights, strict=True))
         return float(np.average(np.asarray(after).mean(axis=1), weights=share)) - wanted
 
     if not 0 < wanted < 1:
         raise ValueError(f"tasks with a mean success of {wanted + loss:.3g} cannot lose {loss:.3g}")
-    return float(optimize.brentq(excess, -30.0, 30.0))
+    return float(scipy.optimize.brentq(excess, -30.0, 30.0))

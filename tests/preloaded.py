@@ -13,6 +13,8 @@ LIBRARIES = (
     "pandas",
     "pyarrow.parquet",
     "pydantic_settings",
+    "scipy.optimize",
+    "scipy.stats",
     "sqlmodel",
     "torch",
     "transformers.models.auto.modeling_auto",

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from functools import cache
 
-from scipy import optimize, special
+import scipy
 
 MIN_USERS = 50  # in each arm, before anything is said
 
@@ -29,7 +29,7 @@ MIN_USERS = 50  # in each arm, before anything is said
 def log_e_value(z: float, r: float) -> float:
     """Logarithm of e(z, r), the evidence against "no effect or one below 0"; r = rho^2 I above 0."""
     share = r / (1 + r)
-    tail = float(special.log_ndtr(z * math.sqrt(share)))
+    tail = float(scipy.special.log_ndtr(z * math.sqrt(share)))
     return math.log(2) - 0.5 * math.log1p(r) + 0.5 * z * z * share + tail
 
 
@@ -40,14 +40,14 @@ def critical_z(r: float, alpha: float) -> float:
     high = 2.0
     while log_e_value(high, r) < wanted:
         high *= 2
-    found: float = optimize.brentq(lambda z: log_e_value(z, r) - wanted, 0.0, high, xtol=1e-9)
+    found: float = scipy.optimize.brentq(lambda z: log_e_value(z, r) - wanted, 0.0, high, xtol=1e-9)
     return found
 
 
 @cache
 def best_r(alpha: float) -> float:
     """The r at which `critical_z` is smallest: where the bound is tightest."""
-    found = optimize.minimize_scalar(
+    found = scipy.optimize.minimize_scalar(
         lambda log_r: critical_z(round(math.exp(log_r), 12), alpha), bounds=(-3.0, 8.0), method="bounded"
     )
     return math.exp(float(found.x))

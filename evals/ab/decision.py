@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from scipy import special
+import scipy
 
 from evals.ab.arms import Difference, Users, difference, unexplained
 from evals.ab.confidence_sequence import MIN_USERS, boundary
@@ -177,7 +177,7 @@ def _metric(
         width = span * (1 - rules.alpha_promote ** (1 / min(found.users)))
         return AbMetricLook(metric, found, gain, harm, gain - width, alike)
     once = difference(*(arm if span is None else arm.with_pair(span) for arm in (control, treated)))
-    width = float(special.stdtrit(once.freedom, 1 - rules.alpha_promote)) * once.cautious_error
+    width = float(scipy.special.stdtrit(once.freedom, 1 - rules.alpha_promote)) * once.cautious_error
     return AbMetricLook(metric, found, gain, harm, metric.sign * once.value - width, alike, once)
 
 
@@ -189,7 +189,7 @@ def sequence_width(found: Difference, planned: float, alpha: float) -> float:
     if found.information <= 0:
         return math.inf
     z = boundary(found.information, planned, alpha)
-    return -float(special.stdtrit(found.freedom, special.ndtr(-z))) * found.cautious_error
+    return -float(scipy.special.stdtrit(found.freedom, scipy.special.ndtr(-z))) * found.cautious_error
 
 
 def _with_unseen(metric: AbMetric, control: Users, treated: Users) -> Difference:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scipy import stats
+import scipy
 
 LEVEL = 0.001
 
@@ -42,5 +42,5 @@ def sample_ratio(observed: Mapping[str, int], shares: Mapping[str, float]) -> Sa
     if not total:
         return SampleRatio(dict(observed), expected, 1.0)
     arm = next(iter(observed))
-    found = stats.binomtest(observed[arm], total, shares[arm])
+    found = scipy.stats.binomtest(observed[arm], total, shares[arm])
     return SampleRatio(dict(observed), expected, float(found.pvalue))

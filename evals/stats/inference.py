@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+import scipy
 
 from evals.stats import bootstrap
 from evals.stats.clusters import ClusterSums
@@ -56,7 +56,7 @@ class Inference:
         if method == "wild-bootstrap":
             return bootstrap.p_greater(self.data, null)
         statistic = (self.data.mean - null) / self.data.se
-        return float(special.stdtr(self.data.freedom, -statistic))
+        return float(scipy.special.stdtr(self.data.freedom, -statistic))
 
     def p_less(self, null: float) -> float:
         """One-sided p value against mean >= null."""
@@ -71,7 +71,7 @@ class Inference:
             return self.data.mean - self._room * hidden_share(alpha, self._draws)
         if method == "wild-bootstrap":
             return bootstrap.lower_bound(self.data, alpha)
-        return self.data.mean + float(special.stdtrit(self.data.freedom, alpha)) * self.data.se
+        return self.data.mean + float(scipy.special.stdtrit(self.data.freedom, alpha)) * self.data.se
 
     def upper(self, alpha: float) -> float:
         """Upper end of the one-sided 1 - alpha interval; inf where nothing can be said."""

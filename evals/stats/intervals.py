@@ -9,8 +9,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from evals.stats.clusters import cluster_sums
 from evals.stats.inference import Inference
@@ -74,7 +74,7 @@ def proportion(successes: int, trials: int, level: float = 0.95) -> tuple[float,
     Raises:
         ValueError: no trials, or more successes than trials.
     """
-    interval = stats.binomtest(successes, trials).proportion_ci(level, method="wilson")
+    interval = scipy.stats.binomtest(successes, trials).proportion_ci(level, method="wilson")
     return float(interval.low), float(interval.high)
 
 

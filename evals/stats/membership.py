@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special, stats
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -112,7 +112,8 @@ class Shuffled:
             sums, groups = influence[known], int(known.sum())
         if groups < 2:
             return None, None
-        half = float(stats.t.isf(0.025, groups - 1) * np.sqrt(groups / (groups - 1) * (sums**2).sum()))
+        wide = -float(scipy.special.stdtrit(groups - 1, 0.025))
+        half = wide * float(np.sqrt(groups / (groups - 1) * (sums**2).sum()))
         return gap - half, gap + half
 
     def _within(self, values: Floats, known: Bools, rate: bool) -> tuple[float, Test]:
@@ -186,12 +187,12 @@ def drawn_p(drawn: Floats, observed: float, ways: float) -> float:
     spread = float(drawn.std())
     if far >= FEW or spread <= _SAME * (1 + abs(observed)):
         return float(counted)
-    excess = float(stats.kurtosis(drawn))
+    excess = float(((drawn - drawn.mean()) ** 4).mean()) / spread**4 - 3
     df = 4 + 6 / excess if excess > _SAME else np.inf
     scaled = abs(observed - float(drawn.mean())) / spread
     if np.isfinite(df):
         scaled *= float(np.sqrt(df / (df - 2)))
-    tail = 2 * float(stats.t.sf(scaled, df) if np.isfinite(df) else stats.norm.sf(scaled))
+    tail = 2 * float(scipy.special.stdtr(df, -scaled) if np.isfinite(df) else scipy.special.ndtr(-scaled))
     return float(min(counted, max(tail, np.exp(-ways))))
 
 
@@ -213,7 +214,8 @@ def hypergeometric_p(strata: Ints, ones: int) -> float:
 
 
 def _choose(n: NDArray[np.int64], k: NDArray[np.int64]) -> Floats:
-    return np.asarray(special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1))
+    log_factorial = scipy.special.gammaln
+    return np.asarray(log_factorial(n + 1) - log_factorial(k + 1) - log_factorial(n - k + 1))
 
 
 def _gap(places: Floats, sums: Floats, sizes: Floats) -> Floats:
@@ -226,4 +228,4 @@ def _gap(places: Floats, sums: Floats, sizes: Floats) -> Floats:
 def _normal(total: float, variance: float) -> float:
     if variance <= 0:
         return 1.0
-    return float(2 * stats.norm.sf(abs(total) / np.sqrt(variance)))
+    return float(2 * scipy.special.ndtr(-abs(total) / np.sqrt(variance)))

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy import optimize, stats
+import scipy
 
 from evals.stats.clusters import ClusterSums, Floats
 
@@ -24,7 +24,7 @@ def pass_probability(
         return 0.0
     if se == 0:
         return 1.0 if delta + margin > 0 else 0.0
-    return _above(float(stats.t.isf(alpha, freedom)), freedom, (delta + margin) / se)
+    return _above(float(-scipy.special.stdtrit(freedom, alpha)), freedom, (delta + margin) / se)
 
 
 def detectable_loss(se: float, freedom: float, power: float = 0.8, alpha: float = 0.025) -> float:
@@ -33,12 +33,12 @@ def detectable_loss(se: float, freedom: float, power: float = 0.8, alpha: float 
         return math.inf
     if se == 0:
         return 0.0
-    quantile = float(stats.t.isf(alpha, freedom))
+    quantile = float(-scipy.special.stdtrit(freedom, alpha))
 
     def miss(shift: float) -> float:
         return _above(quantile, freedom, shift) - power
 
-    return se * float(optimize.brentq(miss, 0.0, 10 * quantile + 40.0))
+    return se * float(scipy.optimize.brentq(miss, 0.0, 10 * quantile + 40.0))
 
 
 def cases_needed(
@@ -166,12 +166,12 @@ def share_passing(
     means: Floats, errors: Floats, margins: Sequence[float], freedoms: Sequence[float], alpha: float
 ) -> float:
     """Share of worlds [draws, metrics] in which every metric's lower bound clears its margin."""
-    quantiles = stats.t.isf(alpha, np.asarray(freedoms))
+    quantiles = -scipy.special.stdtrit(np.asarray(freedoms), alpha)
     cleared = means + np.asarray(margins)[None, :] >= quantiles[None, :] * errors
     return float(np.mean(np.all(cleared, axis=1)))
 
 
 def _above(quantile: float, freedom: float, shift: float) -> float:
-    value = float(stats.nct.sf(quantile, freedom, shift))
+    value = float(scipy.stats.nct.sf(quantile, freedom, shift))
     # scipy's nct loses itself far out; the normal approximation is exact to 1e-6 there.
-    return value if math.isfinite(value) else float(stats.norm.sf(quantile - shift))
+    return value if math.isfinite(value) else float(scipy.special.ndtr(shift - quantile))

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy import optimize, special
+import scipy
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(96)
 _LOWEST = -7.0  # a score of unit variance at the last look does not come below
@@ -52,7 +52,7 @@ def sequential_p(p: float, look: int, looks: int) -> float:
     _require(look, looks)
     if looks == 1 or p in (0.0, 1.0):
         return p
-    return crossing(float(-special.ndtri(p)) * math.sqrt(look / looks), looks)
+    return crossing(float(-scipy.special.ndtri(p)) * math.sqrt(look / looks), looks)
 
 
 @lru_cache(maxsize=512)
@@ -61,8 +61,8 @@ def nominal(alpha: float, look: int, looks: int) -> float:
     _require(look, looks)
     if looks == 1:
         return alpha
-    level = optimize.brentq(lambda c: crossing(c, looks) - alpha, 0.0, 8.0, xtol=1e-12)
-    return float(special.ndtr(-level * math.sqrt(looks / look)))
+    level = scipy.optimize.brentq(lambda c: crossing(c, looks) - alpha, 0.0, 8.0, xtol=1e-12)
+    return float(scipy.special.ndtr(-level * math.sqrt(looks / look)))
 
 
 def crossing(level: float, looks: int) -> float:
@@ -76,11 +76,11 @@ def crossing(level: float, looks: int) -> float:
         return 1.0
     half = (level - _LOWEST) / 2
     nodes, weights = _LOWEST + half * (_NODES + 1), half * _WEIGHTS
-    total = float(special.ndtr(-level / step))
+    total = float(scipy.special.ndtr(-level / step))
     density = np.exp(-((nodes / step) ** 2) / 2) / (step * math.sqrt(2 * math.pi))
     kernel = np.exp(-(((nodes[:, None] - nodes[None, :]) / step) ** 2) / 2) / (step * math.sqrt(2 * math.pi))
     for _ in range(looks - 1):
-        total += float((weights * density * special.ndtr(-(level - nodes) / step)).sum())
+        total += float((weights * density * scipy.special.ndtr(-(level - nodes) / step)).sum())
         density = kernel @ (weights * density)
     return min(total, 1.0)
 

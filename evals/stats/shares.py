@@ -13,7 +13,7 @@ has the share too seldom (docs/lab-notes.md): where few cases are seen, its midd
 
 from __future__ import annotations
 
-from scipy import special
+import scipy
 
 from evals.stats.clusters import ClusterSums
 from evals.stats.inference import Inference
@@ -33,8 +33,8 @@ def share_interval(data: ClusterSums, level: float = 0.95) -> tuple[float, float
     if data.se == 0 or not 0 < p < 1:
         low, high = Inference(data, (0.0, 1.0)).interval(level)
         return max(low, 0.0), min(high, 1.0)
-    fewer = special.stdtrit(data.cases - 1, 1 - tail) / special.stdtrit(data.freedom, 1 - tail)
+    fewer = scipy.special.stdtrit(data.cases - 1, 1 - tail) / scipy.special.stdtrit(data.freedom, 1 - tail)
     n = p * (1 - p) / data.se**2 * fewer**2
-    low = special.betaincinv(p * n, n - p * n + 1, tail)
-    high = special.betaincinv(p * n + 1, n - p * n, 1 - tail)
+    low = scipy.special.betaincinv(p * n, n - p * n + 1, tail)
+    high = scipy.special.betaincinv(p * n + 1, n - p * n, 1 - tail)
     return float(low), float(high)

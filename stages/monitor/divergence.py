@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from stages.monitor.history import Window
 
@@ -64,7 +64,7 @@ def trend(values: Sequence[float], error: float) -> Trend:
     free = len(y) - 2
     widened = max(1.0, (PRIOR + off) / (PRIOR + free))
     se = error * float(np.sqrt(widened / squares))
-    return Trend(slope, se, float(stats.t.sf(slope / se, PRIOR + free)))
+    return Trend(slope, se, float(scipy.special.stdtr(PRIOR + free, -slope / se)))
 
 
 def divergence(windows: Sequence[Window]) -> Divergence | None:

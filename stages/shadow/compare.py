@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from evals.stats.clusters import cluster_sums
 from evals.stats.inference import Inference
@@ -147,7 +147,7 @@ def _errors(live: Sequence[bool], candidate: Sequence[bool], tolerated: float) -
         live = [False] * requests
     only = sum(after and not before for before, after in zip(live, candidate, strict=True))
     other = sum(before and not after for before, after in zip(live, candidate, strict=True)) / requests
-    interval = stats.binomtest(only, requests).proportion_ci(1 - 2 * ALPHA)
+    interval = scipy.stats.binomtest(only, requests).proportion_ci(1 - 2 * ALPHA)
     low, high = float(interval.low) - other, float(interval.high) - other
     shares = sum(live) / requests, sum(candidate) / requests
     return Figure("errors", *shares, shares[1] - shares[0], low, high, tolerated, low > tolerated)

@@ -121,3 +121,14 @@ sys.exit(sorted({"httpx", "numpy", "rich", "torch"} & set(sys.modules)) or 0)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_no_command_loads_a_second_of_statistics_before_it_computes_some() -> None:
+    """`from scipy import stats` at the top of a module was two fifths of the start of `rtrl collect`."""
+    code = """
+import sys
+import stages.collect.run, stages.distill.run, stages.report.build, stages.ab.look, stages.monitor.standing
+sys.exit(sorted({"scipy.stats", "scipy.optimize", "torch", "transformers"} & set(sys.modules)) or 0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

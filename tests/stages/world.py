@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,17 @@ class World:
         self.store.move_alias("auto", "live", self.live, reason="test", by="test")
         self.store.move_alias("auto", "anchor", self.live, reason="test", by="test")
         self.events_sent = 0
+
+    def copied(self, root: Path) -> World:
+        """This world, which is closed, once more in a folder that is not there yet."""
+        shutil.copytree(self.root, root)
+        copy = World.__new__(World)
+        copy.root, copy.live, copy.events_sent = root, self.live, self.events_sent
+        copy.workspace = Workspace(root / "ws")
+        copy.store = Store.open(copy.workspace.store_dir)
+        copy.vault = Vault.open(copy.workspace.keys_dir)
+        copy.writer = SpoolWriter(copy.workspace.spool_dir, copy.vault, fsync_ms=1.0)
+        return copy
 
     def checkpoint(
         self,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from scipy import optimize, stats
+import scipy
 
 STATES = 200
 
@@ -24,8 +24,8 @@ def average_run_length(k: float, h: float, shift: float = 0.0) -> float:
     width = 2 * h / (2 * STATES - 1)
     middles = np.arange(STATES, dtype=np.float64) * width
     step = middles[None, :] - middles[:, None] + k - shift
-    moves = stats.norm.cdf(step + width / 2) - stats.norm.cdf(step - width / 2)
-    moves[:, 0] = stats.norm.cdf(width / 2 - middles + k - shift)  # all that ends at 0 or below
+    moves = scipy.special.ndtr(step + width / 2) - scipy.special.ndtr(step - width / 2)
+    moves[:, 0] = scipy.special.ndtr(width / 2 - middles + k - shift)  # all that ends at 0 or below
     return float(np.linalg.solve(np.eye(STATES) - moves, np.ones(STATES))[0])
 
 
@@ -35,4 +35,4 @@ def limit(k: float, rate: float) -> float:
     high = 0.5
     while average_run_length(k, high) * rate < 1:
         high += 0.5
-    return float(optimize.brentq(lambda h: average_run_length(k, h) * rate - 1, 0.01, high, xtol=1e-4))
+    return float(scipy.optimize.brentq(lambda h: average_run_length(k, h) * rate - 1, 0.01, high, xtol=1e-4))

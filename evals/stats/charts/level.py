@@ -24,8 +24,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 Floats = NDArray[np.float64]
 
@@ -76,10 +76,10 @@ class Level:
         weights = self._shares()
         # of the tail on the value's own side, so that far values keep their digits
         side = 1.0 if float(weights @ (value - self._mean)) > 0 else -1.0
-        tails = special.log_ndtr(-side * z)
+        tails = scipy.special.log_ndtr(-side * z)
         highest = float(tails.max())
         log_tail = highest + float(np.log(max(weights @ np.exp(tails - highest), 1e-300)))
-        return side * float(min(_FAR, -special.ndtri_exp(min(log_tail, 0.0))))
+        return side * float(min(_FAR, -scipy.special.ndtri_exp(min(log_tail, 0.0))))
 
     def tell(self, value: float, se: float, *, alarmed: bool = False, doubted: bool = False) -> None:
         """Learn from a value with its standard error.
@@ -121,7 +121,7 @@ class Level:
         """Log density of a value, before it is told."""
         total = self._variance + self._noise(se)
         logs = -0.5 * (np.log(total) + (value - self._mean) ** 2 / total)
-        return float(special.logsumexp(self._weights + logs) - special.logsumexp(self._weights))
+        return float(scipy.special.logsumexp(self._weights + logs) - scipy.special.logsumexp(self._weights))
 
     def _step(self) -> None:
         """From this cycle to what the next is expected to be."""

@@ -24,16 +24,25 @@ from tests.stages.world import HOUR, World
 LATER = 60 * HOUR
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """Nine cycles; a copy of the spool after the first."""
-    world = World(tmp_path)
+@pytest.fixture(scope="module")
+def nine_cycles(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Closed; `copy` is the spool after the first."""
+    root = tmp_path_factory.mktemp("nine")
+    world = World(root)
     consumed = cycle(world, "e0", 0, ())
     world.writer.close()
-    shutil.copytree(world.workspace.spool_dir, tmp_path / "copy")
+    shutil.copytree(world.workspace.spool_dir, root / "copy")
     world.writer = writer(world)
     for n in range(1, 9):
         consumed = cycle(world, f"e{n}", 3 * n * HOUR, consumed)
+    world.close()
+    return world
+
+
+@pytest.fixture
+def world(nine_cycles: World, tmp_path: Path) -> Iterator[World]:
+    """Nine cycles; a copy of the spool after the first."""
+    world = nine_cycles.copied(tmp_path / "world")
     yield world
     world.close()
 
