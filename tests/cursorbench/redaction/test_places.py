@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-import time
 
 import pytest
 
 from cursorbench.redaction import redact
+from tests.cursorbench.redaction.linear import is_linear
 
 HEX = "a1b2c3d4" * 4
 LOGIN = base64.b64encode(b"bob:s3cret").decode()
@@ -103,11 +103,4 @@ def test_what_is_left(text: str) -> None:
      "authorization\\\\\\"],
 )  # fmt: skip
 def test_the_time_is_linear_on_one_hostile_line(unit: str) -> None:
-    def seconds(size: int) -> float:
-        text = "kty @tcp( oracle" + unit * (size // len(unit))
-        started = time.process_time()
-        redact(text)
-        return time.process_time() - started
-
-    seconds(1_000)
-    assert any(seconds(160_000) <= 9 * seconds(40_000) + 0.1 for _ in range(3))
+    assert is_linear(unit, "kty @tcp( oracle")
