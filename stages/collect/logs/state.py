@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from cursorbench.sessions import items as said
+from cursorbench.sessions.agents import agent_of
 from stages.records import TEXT_ONLY, Event, Generation, Sampling, ToolCall
 
 
@@ -84,7 +85,7 @@ class Session:
     @property
     def agent_name(self) -> str:
         """Who answers: one name, however it is spelt."""
-        return "-".join((self.agent or self.kind).lower().split())
+        return agent_of(self.agent or self.kind)
 
 
 def owner_of(session: Session, sessions: Mapping[str, Session], user: str) -> str:
