@@ -59,6 +59,13 @@ class Episode:
     last: str = ""  # id of its last generation
     waiting: list[Happened] = field(default_factory=list)  # for the turn to be complete
 
+    def went_on(self, *, approved: bool) -> None:
+        """The client sent more by itself. What was `approved` is stopped no more: the next answer may be."""
+        if self.turn:
+            self.turn.answered = True
+        if approved:
+            self.last = ""
+
 
 @dataclass
 class Session:
