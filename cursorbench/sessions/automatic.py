@@ -54,6 +54,8 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "[SYSTEM NOTIFICATION - NOT USER INPUT]",
         "[SUGGESTION MODE: Suggest what the user might naturally type next",
         # Cline's, Roo's and Kilo's
+        "# TODO LIST UPDATE REQUIRED - You MUST include the task_progress parameter",
+        "# task_progress ",
         "[ERROR] You did not use a tool in your previous response! Please retry with a tool use.",
         *_SUMMED_UP,
         "<task-notification",

@@ -35,6 +35,7 @@ ADAPTERS = (
     "codex",
     "copilot_cli",
     "opencode",
+    "cline",
     "git_ai",
     "agent_trace",
     "continue_dev",
