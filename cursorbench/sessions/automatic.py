@@ -144,6 +144,7 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
         "tool_result",
         rf"{CALLED}(?!{REPLY}).*",
     ),
+    ("continuation", r"System: Please continue\."),  # Gemini CLI's
     ("continuation", r"\[TASK RESUMPTION\] (?!.*\n<user_message>).*"),  # of the same, nothing was written
     # Codex's, which its rollouts tell apart by their events and requests do not
     ("meta", r"<skill>\s*<name>.*</skill>"),

@@ -35,6 +35,7 @@ ADAPTERS = (
     "codex",
     "copilot_cli",
     "opencode",
+    "gemini_cli",
     "cline",
     "git_ai",
     "agent_trace",
