@@ -15,15 +15,15 @@ from typing import Any
 
 from cursorbench.sessions import aider_said as said
 from cursorbench.sessions import aider_typed
+from cursorbench.sessions.aider_copies import START, ordinals
 from cursorbench.sessions.aider_session import Session
-from cursorbench.sessions.items import Place, Quarantined, Read
+from cursorbench.sessions.items import Place, Quarantined, Read, SessionStart
 from cursorbench.sessions.reading import text_lines
 from cursorbench.sessions.seen import Seen
 from cursorbench.sessions.transcript import Fence, Once, Text
 
 KIND = "aider"
 
-_START = re.compile(r"^# aider chat started at (.{1,80}?)\s*$")
 _HEAD = re.compile(rb"^# [Aa]ider chat started at \d{4}-\d\d-\d\d", re.MULTILINE)
 _OLDEST = re.compile(r"^# Aider chat started at \d")  # 12 to 17 May 2023, with marks of its own
 _NAME = ".aider.chat.history.md"
@@ -43,10 +43,13 @@ def read(path: Path, seen: Seen) -> Iterator[Read]:
     once: Once | None = None
     name = ""
     for item in _Reader(path).items():
-        session = name if isinstance(item, Quarantined) else item.session
-        if once is None or session != name:
-            once, name = Once(seen, session), session
-        if isinstance(item, Quarantined) or once.new(item):
+        if isinstance(item, Quarantined):
+            yield item
+            continue
+        if once is None or isinstance(item, SessionStart):
+            once, name = Once(seen, item.session), item.session
+        # what an undo takes back may be of an earlier session
+        if (once if item.session == name else Once(seen, item.session)).new(item):
             yield item
 
 
@@ -63,7 +66,7 @@ class _Reader:
         self.session = Session(path.stem.lstrip(".") or path.name, None, Place(str(path)))
         self.begun = False
         self.sign = False  # of Aider: a session began, something was typed, a message known to be its own
-        self.names: dict[str, int] = {}
+        self.ordinals = ordinals(path)
         self.commits: dict[str, Any] = {}
         self.kind, self.place, self.text = "", Place(str(path)), Text()
         self.blanks: bool | None = None  # whether Aider's lines end with two blanks; None: not known yet
@@ -106,7 +109,7 @@ class _Reader:
                 yield from self._end()
                 oldest, self.sign = True, True
                 yield Quarantined(place, "a session in Aider's form of May 2023")
-            elif (found := _START.match(line)) and self.blank:
+            elif (found := START.match(line)) and self.blank:
                 if self.fence and not self.sign:
                     self.foreign = "an Aider chat inside of another document's code block"
                     return
@@ -121,8 +124,7 @@ class _Reader:
             yield from self._end()
 
     def _start(self, place: Place, time: str) -> None:
-        self.names[time] = self.names.get(time, 0) + 1
-        name = time if self.names[time] == 1 else f"{time} #{self.names[time]}"
+        name = time if (n := self.ordinals.get(place.line, 1)) == 1 else f"{time} #{n}"
         while len(self.commits) > _UNDOABLE:
             del self.commits[next(iter(self.commits))]
         self.session = Session(name, said.time_of(time), place, self.commits)

@@ -40,7 +40,7 @@ _SUMMED_UP = (
     *(f"{_PROMPT}{blank}Focus on information that would be helpful for continuing" for blank in " \n"),
 )
 # of Cline and its kin, before what a call that is written as XML gave, and a person's words in that
-CALLED = r"(?>\[[a-z]+(?:_[a-z]+)+(?: for .{1,4000}?)?\] Result:)"
+CALLED = r"(?>\[[a-z]+(?:_[a-z]+)*(?: for .{1,4000}?)?\] Result:)"
 # right behind that or a sentence that says so: a file that a call read may have such tags of its own
 REPLY = r"(?:\s*|.*?\n\[?The user [^\n]{0,300}\n)<(?:answer|feedback|user_message)>"
 _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
@@ -54,6 +54,8 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "[SYSTEM NOTIFICATION - NOT USER INPUT]",
         "[SUGGESTION MODE: Suggest what the user might naturally type next",
         # Cline's, Roo's and Kilo's
+        "# TODO LIST UPDATE REQUIRED - You MUST include the task_progress parameter",
+        "# task_progress ",
         "[ERROR] You did not use a tool in your previous response! Please retry with a tool use.",
         *_SUMMED_UP,
         "<task-notification",
@@ -142,6 +144,8 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
         "tool_result",
         rf"{CALLED}(?!{REPLY}).*",
     ),
+    ("continuation", r"System: Please continue\."),  # Gemini CLI's
+    ("continuation", r"\[TASK RESUMPTION\] (?!.*\n<user_message>).*"),  # of the same, nothing was written
     # Codex's, which its rollouts tell apart by their events and requests do not
     ("meta", r"<skill>\s*<name>.*</skill>"),
     ("meta", r"<user_action>\s*<context>.*</user_action>"),

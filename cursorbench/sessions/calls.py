@@ -16,20 +16,35 @@ import msgspec
 from cursorbench.sessions.items import Edit, Place, Status
 from cursorbench.sessions.reading import list_of, parsed, table_of
 
-_PATHS = ("path", "file_path", "filePath", "filename", "fileName", "target_file", "absolute_path")
+_PATHS = (
+    "path",
+    "file_path",
+    "filePath",
+    "filename",
+    "fileName",
+    "target_file",
+    "absolute_path",
+    "absolutePath",
+)
 _BEFORE = ("old_str", "oldString", "old_string", "oldText")
 _AFTER = ("new_str", "newString", "new_string", "newText", "insert_text", "newCode")
 _WHOLE = ("file_text", "content", "contents", "code", "fileText")
 _PARTS = ("edits", "replacements")
 _PATCH = ("input", "patch", "patchText", "patch_text")
 _CREATES = {"create", "createfile"}
+_BLOCKS = {"replaceinfile", "applydiff", "searchandreplace"}  # of Cline and its kin
 _WRITES = _CREATES | {
     "edit", "editfile", "editfilev2", "insert", "inserteditintofile", "multiedit", "multireplacestringinfile",
     "replace", "replacestringinfile", "searchreplace", "strreplace", "strreplacebasededittool",
-    "strreplaceeditor", "write", "writefile",
+    "strreplaceeditor", "write", "writefile", "writetofile",
 }  # fmt: skip
 _PATCHES = {"applypatch", "patch"}
 _MOST_CALLS = 4096
+_BLOCK = re.compile(
+    r"^(?:-{5,9}|<{5,9}) SEARCH>?[ \t]*\n(.*?)^={5,9}[ \t]*\n(.*?)^(?:\+{5,9}|>{5,9}) REPLACE",
+    re.DOTALL | re.MULTILINE,
+)
+_HINT = re.compile(r"(?::(?:start|end)_line:.*\n)+-{5,9}[ \t]*\n")
 _HEADER = re.compile(r"\*\*\* (Add File|Update File|Delete File|Move to): (.+?)\s*$")
 
 
@@ -128,6 +143,8 @@ def changes_of(name: str, table: dict[str, Any]) -> tuple[Change, ...]:
     kind = re.sub(r"[^a-z0-9]", "", name.lower())
     if kind in _PATCHES:
         return changes_of_patch(_text(table, _PATCH) or "")
+    if kind in _BLOCKS and (blocks := _text(table, ("diff",))):
+        return tuple(changes_of_blocks(_text(table, _PATHS) or "", blocks))
     if kind not in _WRITES or (command := table.get("command")) in ("view", "undo_edit"):
         return ()
     path = _text(table, _PATHS) or ""
@@ -148,6 +165,15 @@ def _change(table: dict[str, Any], path: str, creates: bool) -> Change:
 
 def _text(table: dict[str, Any], keys: tuple[str, ...]) -> str | None:
     return next((found for key in keys if isinstance(found := table.get(key), str)), None)
+
+
+def changes_of_blocks(path: str, blocks: str) -> Iterator[Change]:
+    """The changes of a file in SEARCH/REPLACE blocks as Cline, Roo and Kilo have them; none without a path.
+
+    Roo puts the line that a block begins with above the text that is searched for.
+    """
+    for found in _BLOCK.finditer(blocks.replace("\r\n", "\n")) if path else ():
+        yield Change(path, before=_HINT.sub("", found[1]), after=found[2])
 
 
 def changes_of_patch(patch: str) -> tuple[Change, ...]:

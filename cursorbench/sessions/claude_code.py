@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from cursorbench.sessions import claude_code_said as said
 from cursorbench.sessions import claude_code_tools as tools
 from cursorbench.sessions import spoken
+from cursorbench.sessions.claude_code_order import behind_their_calls
 from cursorbench.sessions.glued import json_lines
 from cursorbench.sessions.items import (
     AgentTurn,
@@ -69,7 +70,7 @@ def _is_line(line: object) -> bool:
 def read(path: Path, seen: Seen) -> Iterator[Read]:
     """See kinds."""
     log = _Log(path.stem, seen)
-    for found in said.without_helpers(json_lines(path, _is_line)):
+    for found in behind_their_calls(said.without_helpers(json_lines(path, _is_line))):
         yield from [found] if isinstance(found, Quarantined) else log.items(*found)
     yield from log.rest()
 
@@ -134,11 +135,9 @@ class _Log:
         self, session: str, parent: str, line: dict[str, Any], at: int | None, place: Place
     ) -> Iterator[SessionStart]:
         if self._seen.first(session, "session start"):
+            told: dict[str, Any] = {"session": session, "id": session, "at": at, "place": place}
             yield SessionStart(
-                session=session,
-                id=session,
-                at=at,
-                place=place,
+                **told,
                 agent=KIND,
                 version=text_of(line.get("version")),
                 cwd=text_of(line.get("cwd")),

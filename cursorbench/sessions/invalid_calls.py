@@ -37,6 +37,10 @@ _COPILOT: _Rules = (
 _OPENCODE: _Rules = (
     (re.compile(r"(?:Error: )?The \S{1,200} tool was called with invalid arguments: "), "schema"),
 )
+_GEMINI: _Rules = (
+    (re.compile(r'Tool "[^"\n]{1,200}" not found in registry\.'), "unknown_tool"),
+    (re.compile(r"params(?:/[\w/]{1,200})? must |Invalid parameters"), "schema"),
+)
 # OpenCode answers a call that it cannot route itself, by a tool of this name; its result is no error then.
 _STAND_IN = "invalid"
 _STAND_IN_SAYS = "The arguments provided to the tool are invalid: "
@@ -52,6 +56,7 @@ _RULES: dict[tuple[str, str], _Rules] = {
     ("codex", "codex"): _CODEX,
     ("copilot-cli", "copilot-cli"): _COPILOT,
     ("opencode", "opencode"): _OPENCODE,
+    ("gemini-cli", "gemini-cli"): _GEMINI,
     ("entire", "claude-code"): _CLAUDE,  # Entire's branch holds its agents' own logs
     ("entire", "codex"): _CODEX,
     ("entire", "copilot-cli"): _COPILOT,

@@ -18,7 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import structs
+
 from cursorbench.errors import InputMissingError, UsageError
+from cursorbench.sessions.compressed import unpacked
 from cursorbench.sessions.items import Place, Quarantined, Read
 from cursorbench.sessions.reading import BYTE_ORDER_MARK, MAX_LINE, unreadable
 from cursorbench.sessions.records import first_objects
@@ -32,6 +35,8 @@ ADAPTERS = (
     "codex",
     "copilot_cli",
     "opencode",
+    "gemini_cli",
+    "cline",
     "git_ai",
     "agent_trace",
     "continue_dev",
@@ -67,11 +72,12 @@ def adapters() -> dict[str, Adapter]:
 
 def kind_of(path: Path) -> str | None:
     """The kind of a file, None when no adapter knows it."""
-    head = _head(path)
-    try:
-        return next((kind for kind, one in adapters().items() if one.recognises(path, head)), None)
-    finally:
-        first_objects.cache_clear()  # nothing of a long line is kept
+    with unpacked(path) as (file, _):
+        head = _head(file)
+        try:
+            return next((kind for kind, one in adapters().items() if one.recognises(file, head)), None)
+        finally:
+            first_objects.cache_clear()  # nothing of a long line is kept
 
 
 def _head(path: Path) -> bytes:
@@ -140,12 +146,17 @@ def read(root: Path, kind: str | None = None, seen: Seen | None = None) -> Itera
             if why := unreadable(path):
                 yield kind or "", Quarantined(Place(str(path)), why)
                 continue
-            found = kind or kind_of(path)
-            if found is None:
-                yield "", Quarantined(Place(str(path)), "unknown_kind")
-                continue
-            for item in known[found].read(path, seen):
-                yield found, item
+            with unpacked(path) as (file, damage):
+                found = kind or kind_of(file)
+                for item in known[found].read(file, seen) if found else ():
+                    yield found or "", item if file is path else _moved(item, path)
+            if damage or found is None:
+                yield found or "", Quarantined(Place(str(path)), damage or "unknown_kind")
         except OSError as error:
             why = error.strerror or type(error).__name__
             yield kind or "", Quarantined(Place(str(path)), f"cannot be read: {why}")
+
+
+def _moved(item: Read, path: Path) -> Read:
+    """An item of an unpacked file, with the place that people know."""
+    return structs.replace(item, place=Place(str(path), item.place.line))

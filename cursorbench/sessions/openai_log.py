@@ -2,7 +2,8 @@
 
 {request, response} pairs (also as texts, and under the usual other names), batch files ({body} in, response
 {body} out), flat {messages, response}; chat completions, Responses and text completions, and Anthropic's
-messages. Not for: exact tokens, choices beyond the first.
+messages; what services for traces export of these (`exports.py`). Not for: exact tokens, choices beyond the
+first.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from cursorbench.sessions.chat import Answer, Conversation, Message, content_of, message_of
 from cursorbench.sessions.definitions import KnownDefinitions
-from cursorbench.sessions.items import Completion, Place, Quarantined, Read
+from cursorbench.sessions.exports import exported
+from cursorbench.sessions.items import AgentTurn, Completion, Feedback, Place, Quarantined, Read
 from cursorbench.sessions.openai_answers import answer_of, chunks_of, is_stream
 from cursorbench.sessions.reading import list_of, milliseconds, parsed, table_of, text_of
 from cursorbench.sessions.records import first_objects, first_text, mentions, number, oldest_first, opening
@@ -38,6 +42,11 @@ _END = ("end_time", "endTime")
 _LATENCY = ("duration_ms", "latency_ms", "response_time_ms", "delay_ms")
 _OTHERS = {"trajectory", "trajectory_format", "info", "history"}  # of agents' own files
 _TRAINING = {"messages", "tools", "functions", "parallel_tool_calls", "metadata", "id"}
+_MENTIONED = (  # by a document that is longer than what is looked at
+    ("messages", "role", "content", "model"),
+    ("run_type", "inputs", "dotted_order"),
+    ("span_attributes", "root_span_id", "input"),
+)
 _ANSWERS = 1 << 16  # answers whose session is remembered for `previous_response_id`
 
 
@@ -45,18 +54,19 @@ def recognises(path: Path, head: bytes) -> bool:
     """A request with messages, input or prompt among the first lines, or a batch's answer."""
     found = first_objects(head)
     if not found:
-        return mentions(head, "messages", "role", "content") and mentions(head, "model")
-    return any(not _OTHERS & one.keys() and _is_exchange(one) for one in found)
+        return any(mentions(head, *names) for names in _MENTIONED)
+    return any(exported(one) or (not _OTHERS & one.keys() and _is_exchange(one)) for one in found)
 
 
 def read(path: Path, seen: Seen) -> Iterator[Read]:
     """The turns of each exchange that no exchange before had."""
     log = _Log(seen)
-    for found in oldest_first(path, lambda record: _at(record, _head(_response(record)))):
+    for found in oldest_first(path, _when):
         if isinstance(found, Quarantined):
             yield found
         else:
-            yield from log.exchange(found[1], found[0])
+            yield from log.row(found[1], found[0])
+    yield from log.verdicts()
 
 
 class _Log:
@@ -67,6 +77,34 @@ class _Log:
         self._conversation = Conversation(seen, KIND)
         self._definitions = KnownDefinitions()
         self._sessions: OrderedDict[str, str] = OrderedDict()
+        self._last: dict[str, tuple[str, str]] = {}  # session and answer of each trace's last call
+        self._verdicts: list[tuple[str, Feedback]] = []  # on a trace
+
+    def row(self, row: dict[str, Any], place: Place) -> Iterator[Read]:
+        """The items of a logged request, or of a row that some service exported."""
+        told = exported(row)
+        if told is None:
+            yield from self.exchange(row, place)
+            return
+        session, answer = "", ""
+        for item in self.exchange(told.record, place) if told.record else ():
+            if isinstance(item, AgentTurn):
+                session, answer = item.session, item.id
+            yield item
+        if told.trace and answer:
+            self._last[told.trace] = session, answer
+        for name, value in told.scores.items():
+            said = Feedback(session=session, at=told.at, place=place, target=answer, name=name, value=value)
+            if told.record is None:
+                self._verdicts.append((told.trace, said))
+            elif answer:
+                yield said
+
+    def verdicts(self) -> Iterator[Feedback]:
+        """What was said of whole traces, whose calls may stand behind them: it is of the last answer."""
+        for trace, said in self._verdicts:
+            session, answer = self._last.get(trace, ("", trace))
+            yield structs.replace(said, session=session, target=answer)
 
     def exchange(self, record: dict[str, Any], place: Place) -> Iterator[Read]:
         """The items of one record."""
@@ -204,6 +242,12 @@ def _failed(record: dict[str, Any], response: object) -> bool:
 def _at(record: dict[str, Any], response: dict[str, Any]) -> int | None:
     times = [*(record.get(name) for name in _AT), response.get("created"), response.get("created_at")]
     return next((at for at in map(milliseconds, times) if at is not None), None)
+
+
+def _when(row: dict[str, Any]) -> int | None:
+    """When a row was, ms: of an export, or a logged request."""
+    told = exported(row)
+    return told.at if told else _at(row, _head(_response(row)))
 
 
 def _head(response: object) -> dict[str, Any]:

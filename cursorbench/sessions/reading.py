@@ -19,7 +19,6 @@ from cursorbench.sessions.items import Place, Quarantined
 MAX_LINE = 64 << 20  # bytes; longer lines are quarantined, and only so much of one is ever in memory
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # what some editors and shells put before UTF-8
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"{\0", b"[\0", b"\0{", b"\0[")  # its marks; and JSON without one
-_COMPRESSED = re.compile(r"\.(?:jsonl?|ndjson|log|md|txt|traj)\.(?:gz|zstd?|bz2|xz)$")
 _ARCHIVE = re.compile(r"\.(?:zip|tgz|tar(?:\.(?:gz|zstd?|bz2|xz))?)$")
 _SQUEEZED = (b"\x1f\x8b", b"(\xb5/\xfd", b"BZh", b"\xfd7zX")
 _OF_VSCODE = {"chatSessions", "emptyWindowChatSessions"}  # folders of its own, for any extension's chats
@@ -31,14 +30,12 @@ _DECODER = msgspec.json.Decoder()
 def unreadable(path: Path) -> str:
     """Why a file that may be a log is not read; "" for nothing. Raises OSError when it cannot be opened.
 
-    UTF-16 is what PowerShell's `>` writes; Codex and log rotation compress old logs, people send archives.
+    UTF-16 is what PowerShell's `>` writes; people send archives.
     """
     with path.open("rb") as file:
         head = file.read(_TAR_AT + 5)
     if head[:2] in _UTF_16:
         return "the file is UTF-16, not UTF-8: convert it"
-    if _COMPRESSED.search(path.name) and head.startswith(_SQUEEZED):
-        return "the file is compressed: unpack it"
     packed = head.startswith((b"PK\3\4", *_SQUEEZED)) or head[_TAR_AT:] == b"ustar"
     if packed and _ARCHIVE.search(path.name):
         return "the file is an archive: unpack it"

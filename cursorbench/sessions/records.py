@@ -18,23 +18,47 @@ from cursorbench.sessions.items import Place, Quarantined, SessionStart
 from cursorbench.sessions.reading import json_document, lines, parsed
 from cursorbench.sessions.seen import Seen
 
+_ROWS = {"data", "runs", "events", "rows", "results", "items"}
+_PAGE = _ROWS | {
+    *("object", "has_more", "hasMore", "first_id", "last_id", "next", "previous", "next_page", "next_cursor"),
+    *("cursor", "cursors", "meta", "metadata", "schema", "pagination", "page", "limit", "offset", "total"),
+    *("count", "freshness_state", "realtime_state", "search_cursors", "parsed_query"),
+}
+
 
 def records(path: Path, *, backwards: bool = False) -> Iterator[tuple[Place, dict[str, Any]] | Quarantined]:
     """The JSON objects of a file: one a line, or one document that is an object or a list of them.
 
-    `backwards` begins with the last one.
+    A page of a list, as services answer with one, is its rows. `backwards` begins with the last one.
 
     Lines are the rule. Only a file whose first line is no object by itself and which is valid JSON as a whole
     is a document; damaged lines therefore never make a document of a log. Objects that share a line are read,
     and half a character, which clients leave where they cut a text, costs a character.
     """
     if _is_document(path) and isinstance(whole := json_document(path), dict | list):
-        values = whole if isinstance(whole, list) else [whole]
+        values = whole if isinstance(whole, list) else rows_of(whole)
         for value in reversed(values) if backwards else values:
-            place = Place(str(path))
-            yield (place, value) if isinstance(value, dict) else Quarantined(place, "not a JSON object")
+            yield _object(value, Place(str(path)))
         return
-    yield from json_lines(path, _is_no_line, backwards=backwards)
+    for found in json_lines(path, _is_no_line, backwards=backwards):
+        if isinstance(found, Quarantined):
+            yield found
+            continue
+        place, line = found
+        rows = rows_of(line)
+        yield from (_object(row, place) for row in (reversed(rows) if backwards else rows))
+
+
+def rows_of(value: dict[str, Any]) -> list[Any]:
+    """The rows of a page of a list (`{"object": "list", "data": [...]}`); an object that is none itself."""
+    names = _ROWS & value.keys()
+    if len(names) == 1 and isinstance(rows := value[next(iter(names))], list) and value.keys() <= _PAGE:
+        return rows
+    return [value]
+
+
+def _object(value: object, place: Place) -> tuple[Place, dict[str, Any]] | Quarantined:
+    return (place, value) if isinstance(value, dict) else Quarantined(place, "not a JSON object")
 
 
 def oldest_first(
@@ -68,12 +92,13 @@ def first_objects(head: bytes, most: int = 8) -> tuple[dict[str, Any], ...]:
     """The JSON objects among the first lines of a file, or the document that its head is in full."""
     whole = parsed(head.removeprefix(b"\xef\xbb\xbf"))
     if isinstance(whole, dict | list):
-        members = whole if isinstance(whole, list) else [whole]
+        members = whole if isinstance(whole, list) else rows_of(whole)
         return tuple(one for one in members[:most] if isinstance(one, dict))
     lines_ = (
         line.strip(b"\r\x00\t ").removeprefix(b"\xef\xbb\xbf") for line in head.split(b"\n")[: most * 2]
     )
-    return tuple(islice((value for value in map(parsed, lines_) if isinstance(value, dict)), most))
+    found = (row for value in map(parsed, lines_) if isinstance(value, dict) for row in rows_of(value))
+    return tuple(islice((row for row in found if isinstance(row, dict)), most))
 
 
 def mentions(head: bytes, *names: str) -> bool:

@@ -24,7 +24,7 @@ _CLINE = re.compile(
 )
 _CODEX = re.compile(r"(?:exec command |patch )?rejected by user\s*$")
 _GEMINI = re.compile(
-    r'(?:\{"error": ?")?\[Operation Cancelled\] Reason: (User (?:did not allow|denied|declined)\b)?'
+    r'(?:\{"error": ?")?\[Operation Cancelled\](?: Reason:)? (User (?:did not allow|denied|declined)\b)?'
 )
 _STOPPED = re.compile(
     r"(?:Wall time: [\d.]+ seconds\n)?aborted by user(?: after [\d.]+ ?s)?\W*\Z|\[Request interrupted by user"

@@ -27,7 +27,16 @@ _ARGUMENTS = re.compile(
     r"\s*## User Input\s*\n```text\n(.*?)\n?```\n\s*You \*\*MUST\*\* consider the user input\b", re.DOTALL
 )
 _REPLIED = re.compile(CALLED + REPLY, re.DOTALL)
+_OF_CLINE = (
+    re.compile(  # what a person wrote stands in a tag, behind a client's words or with its own around it
+        r"\s*(?:(\[TASK RESUMPTION\] .{0,4000}?|)\s*(?:New (?:message to respond to|instructions for task "
+        r"continuation)[^\n]{0,300}:|The user provided the following feedback:)\s*)?"
+        r"<(task|user_message|feedback)>\s*\n(.*?)\n\s*</\2>[ \t]*(?=\n|$)",
+        re.DOTALL,
+    )
+)
 _DENIED = "The user denied this operation"
+_EDITOR = "<environment_details>"
 _AT_ONCE = 1500  # ms; nobody types faster, and some logs have whole seconds
 _WRAPPERS = ("user_query", "userRequest", "USER_REQUEST")
 
@@ -114,7 +123,21 @@ def _asked(text: str) -> list[Part]:
         return [Part(told[0], "meta"), Part(told[1])]
     if answers := spoken_codex.answers(text):
         return [Part(text, "meta"), Part(answers)]
-    return _replied(text) or _unwrapped(text) or [Part(text)]
+    return _replied(text) or _of_cline(text) or _unwrapped(text) or [Part(text)]
+
+
+def _of_cline(text: str) -> list[Part]:
+    """The parts of a message of Cline's and its kin's: a task, what was written when it went on, an answer.
+
+    Behind a person's words they put files, a list of what is to be done and the state of the editor.
+    """
+    found = _OF_CLINE.match(text)
+    if not found or (
+        found.start(2) - 1 == len(text) - len(text.lstrip()) and _EDITOR not in text[found.end() :]
+    ):
+        return []  # such a tag alone may be a person's own
+    around = f"{text[: found.start(2) - 1].strip()}\n{text[found.end() :].strip()}".strip()
+    return [Part(around, "meta"), Part(found[3].strip())] if found[3].strip() else [Part(text, "meta")]
 
 
 def _replied(text: str) -> list[Part]:
@@ -140,8 +163,7 @@ def _unwrapped(text: str) -> list[Part]:
     whole = text.strip()
     if not (whole.startswith("<") and whole.endswith(">")):
         return []
-    cline = "<environment_details>" in whole  # without it <task> may be a person's own tag
-    for tag in (*_WRAPPERS, "task") if cline else _WRAPPERS:
+    for tag in _WRAPPERS:
         before, opened, rest = whole.partition(f"<{tag}>")
         words, closed, behind = rest.rpartition(f"</{tag}>")
         if opened and closed and before.strip()[-1:] in ("", ">") and behind.strip()[:1] in ("", "<"):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from cursorbench.sessions.agents import agent_of
 from stages.distill.facts import Episode
 from stages.distill.order import answered_at
 from stages.distill.own import OwnSignal
@@ -169,7 +170,7 @@ def _signals(episode: Episode, spec: RewardSpec, edits: Edits, work: str) -> dic
     asked_at = answered_at(episode.generations)
     told = dict(episode.generations[0]["features"])
     return {
-        "agent": told.get("agent") or told.get("client", ""),
+        "agent": agent_of(told.get("agent") or told.get("client", "")),
         "model": _first_told("model", episode),
         "repository": told.get("repository", ""),
         "stratum": stratum(episode.request, work, episode.generations[0]["tools_digest"], spec.strata),

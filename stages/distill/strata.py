@@ -50,11 +50,12 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 _EXTENSION = re.compile(r"(?<![\w/-])[\w/-]+\.([A-Za-z][A-Za-z0-9]{0,5})\b")
-_FENCE_LANGUAGE = re.compile(r"```([A-Za-z+#]+)")
+_FENCE_LANGUAGE = re.compile(r"```[ \t]*\{?\.?([A-Za-z+#]+)")
 _NAMES = """
-python: py pyi python; javascript: js jsx mjs javascript; typescript: ts tsx typescript; go: go;
-rust: rs rust; java: java; kotlin: kt; ruby: rb; php: php; csharp: cs; cpp: cpp cc hpp; c: c h;
-swift: swift; sql: sql; shell: sh bash; web: html css vue; text: md rst txt; config: yml yaml toml json
+python: py pyi python; javascript: js jsx mjs javascript; typescript: ts tsx typescript; go: go golang;
+rust: rs rust; java: java; kotlin: kt kts kotlin; ruby: rb ruby; php: php; csharp: cs c# csharp;
+cpp: cpp cc cxx hpp c++; c: c h; swift: swift; sql: sql; shell: sh bash zsh shell; scala: scala; dart: dart;
+lua: lua; web: html css scss vue svelte; text: md markdown rst txt; config: yml yaml toml json jsonc
 """
 _LANGUAGES = {
     name: language.strip()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from cursorbench.sessions import items as said
+from cursorbench.sessions.agents import agent_of
 from stages.records import TEXT_ONLY, Event, Generation, Sampling, ToolCall
 
 
@@ -58,6 +59,13 @@ class Episode:
     last: str = ""  # id of its last generation
     waiting: list[Happened] = field(default_factory=list)  # for the turn to be complete
 
+    def went_on(self, *, approved: bool) -> None:
+        """The client sent more by itself. What was `approved` is stopped no more: the next answer may be."""
+        if self.turn:
+            self.turn.answered = True
+        if approved:
+            self.last = ""
+
 
 @dataclass
 class Session:
@@ -84,7 +92,7 @@ class Session:
     @property
     def agent_name(self) -> str:
         """Who answers: one name, however it is spelt."""
-        return "-".join((self.agent or self.kind).lower().split())
+        return agent_of(self.agent or self.kind)
 
 
 def owner_of(session: Session, sessions: Mapping[str, Session], user: str) -> str:

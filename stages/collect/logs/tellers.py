@@ -17,7 +17,7 @@ from stages.inbox.records import Sender
 SECOND_HAND = frozenset({"specstory", "otel", "git-ai"})  # written of sessions that agents log themselves
 LEFT_OUT = "another kind of log tells this session"
 # Entire holds its agents' own logs, whose lines have the same ids there
-_ONE = frozenset({"entire", "claude-code", "codex", "copilot-cli", "opencode"})
+_ONE = frozenset({"entire", "claude-code", "codex", "copilot-cli", "gemini-cli", "opencode"})
 _ANSWERS = (said.AgentTurn, said.ToolUse, said.Completion)
 _TOLD = (said.SessionStart, said.UserTurn, said.ToolEnd, said.Edit, said.Interrupt, *_ANSWERS)
 

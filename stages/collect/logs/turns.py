@@ -141,10 +141,10 @@ class Turns:
         if item.automatic and not task:
             self.counts[f"automatic:{item.automatic}"] += 1
             if item.automatic == "command":
-                output = item.text.lstrip().startswith("<local-command-")
-                session.command = session.command if output else item.text
-            elif session.open and session.open.turn:
-                session.open.turn.answered = True
+                if not item.text.lstrip().startswith("<local-command-"):
+                    session.command = item.text
+            elif session.open:
+                session.open.went_on(approved=item.automatic == "plan")
             return
         self.counts["sub_agent_tasks" if task else "user_turns"] += 1
         session.command = ""

@@ -293,6 +293,30 @@ def test_sessions_of_the_same_second_and_copies(tmp_path: Path) -> None:
     assert [(item.session, item.text) for item in again] == [("2024-08-05 19:33:02 #2", "hi")]
 
 
+def test_a_history_that_was_appended_to_itself_is_told_once(tmp_path: Path) -> None:
+    """Each session was told again as another one of the same second."""
+    one, other = (START + ABOUT + "\n" + typed("do it") + f"\n{said}.\n\n" for said in ("Sure", "No"))
+    later = START.replace(":02", ":03") + typed("and this") + "\nYes.\n\n"
+    grown = later + typed("thanks") + "\nYou are welcome.\n"
+    found = items(tmp_path, one + other + later + one + other + grown)
+    told = [(item.session[-5:], item.text) for item in found if isinstance(item, UserTurn | AgentTurn)]
+    first, second = ("33:02", "do it"), ("02 #2", "do it")
+    assert told[:4] == [first, ("33:02", "Sure."), second, ("02 #2", "No.")]
+    assert [text for _, text in told[4:]] == ["and this", "Yes.", "thanks", "You are welcome."]
+
+
+def test_a_word_said_again_behind_an_undo_of_an_earlier_session_is_told(tmp_path: Path) -> None:
+    """It was taken for one that was told, as all that the session had said before was forgotten."""
+    text = START + ABOUT + "\n" + typed("do it") + f"\nSure.\n\n{BLOCK}\n"
+    text += "> Applied edit to a.py  \n> Commit abcdef1 feat: it  \n" + START.replace(":02", ":03")
+    undo = typed("/undo") + "> Removed: abcdef1 feat: it  \n> Now at:  1234567 before  \n\n"
+    text += typed("go on") + "\nDone.\n\n" + undo + typed("go on") + "\nDone.\n"
+    found = items(tmp_path, text)
+    assert [one.text for one in found if isinstance(one, UserTurn)] == ["do it", "go on", "/undo", "go on"]
+    assert [one.text for one in found if isinstance(one, AgentTurn)][-2:] == ["Done.", "Done."]
+    assert len([one for one in found if isinstance(one, Edit) and one.status == "undone"]) == 1
+
+
 def test_what_is_recognised() -> None:
     assert aider.recognises(Path("/r/.aider.chat.history.md"), b"")
     assert aider.recognises(Path("old.md"), b"x\n# aider chat started at 2024-08-05 19:33:02\n")

@@ -528,3 +528,28 @@ def test_which_files_are_claude_codes(log: Log) -> None:
     assert not known('{"type":"message","id":"x","message":{"role":"user","content":"x"}}')
     assert not known('{"sessionId": "x", "parentUuid"', "")
     assert not known("")
+
+
+def test_what_a_tool_gave_before_its_call_was_written_is_of_that_call(log: Log) -> None:
+    """The client writes a few of a hundred so: which edit was applied, or refused, was not known."""
+    made = {"type": "create", "filePath": "/w/a.py", "content": "x = 1\n", "structuredPatch": []}
+    log.user("do it").end("File created", made).agent({"type": "text", "text": "I write."})
+    log.call("Write", {"file_path": "/w/a.py", "content": "x = 1\n"})
+    log.end(REFUSED, error=True, call="t2").call("Write", {"file_path": "/w/b.py", "content": "y"}, "t2")
+    log.end("of another file's call", call="t0").user("go on").agent({"type": "text", "text": "Done."})
+    told = [(type(one).__name__, getattr(one, "status", ""), one.place.line) for one in log.after_start()]
+    assert told == [
+        ("UserTurn", "", 1),
+        ("AgentTurn", "", 3),
+        ("ToolUse", "", 4),
+        ("Edit", "proposed", 4),
+        ("ToolEnd", "", 2),
+        ("Edit", "applied", 2),
+        ("ToolUse", "", 6),
+        ("Edit", "proposed", 6),
+        ("ToolEnd", "", 5),
+        ("Edit", "rejected", 5),
+        ("ToolEnd", "", 7),
+        ("UserTurn", "", 8),
+        ("AgentTurn", "", 9),
+    ]

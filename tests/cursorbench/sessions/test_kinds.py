@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import bz2
 import errno
+import gzip
 import json
+import lzma
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from cursorbench.sessions import kinds
 from cursorbench.sessions.items import Place, Quarantined
@@ -112,15 +117,36 @@ def test_utf_16_is_said_to_be_that(tmp_path: Path, kind: str | None, encoding: s
     assert list(kinds.read(path, kind)) == [(kind or "", Quarantined(Place(str(path)), why))]
 
 
-@pytest.mark.parametrize("kind", [None, "codex"])
-@pytest.mark.parametrize("name", ["rollout-1.jsonl.gz", "rollout-1.jsonl.zst", "a.md.bz2", "a.log.xz"])
-def test_a_compressed_log_is_said_to_be_that(tmp_path: Path, kind: str | None, name: str) -> None:
-    """It was of no known kind, and with one every line was no JSON."""
-    marks = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd", ".bz2": b"BZh", ".xz": b"\xfd7zXZ"}
-    path = tmp_path / name
-    path.write_bytes(marks[path.suffix] + b"\0\1\2")
-    why = "the file is compressed: unpack it"
-    assert list(kinds.read(path, kind)) == [(kind or "", Quarantined(Place(str(path)), why))]
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".zst": zstandard.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    "": gzip.compress,
+}
+
+
+@pytest.mark.parametrize("kind", [None, "aider"])
+@pytest.mark.parametrize("suffix", PACK)
+def test_a_compressed_log_is_read_as_what_it_holds(tmp_path: Path, kind: str | None, suffix: str) -> None:
+    """Also under the name of a log that is none."""
+    plain, packed = tmp_path / "plain" / "a.md", tmp_path / "packed" / f"a.md{suffix}"
+    for path, data in ((plain, AIDER.encode()), (packed, PACK[suffix](AIDER.encode()))):
+        path.parent.mkdir()
+        path.write_bytes(data)
+    told = [repr(one).replace(str(plain), str(packed)) for _, one in kinds.read(plain)]
+    assert [repr(one) for _, one in kinds.read(packed, kind)] == told != []
+
+
+def test_of_a_damaged_compressed_log_what_is_before_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.md.gz"
+    path.write_bytes(gzip.compress(AIDER.encode())[:-9])  # as a rotation that was killed leaves it
+    *items, last = [one for _, one in kinds.read(path)]
+    why = "the compressed file is damaged: what is behind is not read"
+    assert items
+    assert last == Quarantined(Place(str(path)), why)
+    path.write_bytes(b"\x1f\x8b\0\1\2")
+    assert [one for _, one in kinds.read(path)] == [last]
 
 
 @pytest.mark.parametrize("name", ["logs.zip", "logs.tar", "logs.tgz", "logs.tar.bz2"])

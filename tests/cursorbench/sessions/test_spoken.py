@@ -48,6 +48,8 @@ This block is supplied by the app.
 # In app browser:
 - Current URL: http://localhost
 </in-app-browser-context>"""
+NOON = "<environment_details>\nnoon\n</environment_details>"  # behind each message of Cline's
+RESUMED = "[TASK RESUMPTION] This task was interrupted 3 days ago.\n\nNote: a try may have failed."
 ARGUMENTS = """
 ## User Input
 
@@ -149,6 +151,25 @@ PRIOR = '\n## Prior conversation with Codex:\n{"conversation":[{"role":"user","c
             [("meta", "<environment_details>\nnoon\n</environment_details>"), ("", "bake")],
         ),
         ("<task>bake</task>", [("", "<task>bake</task>")]),
+        (  # with files, and what the client wants told
+            "<task>\nbake\n</task>\nFiles attached by the user:\n\nx\n# task_progress\n\n- [ ] y\n" + NOON,
+            [
+                ("meta", "Files attached by the user:\n\nx\n# task_progress\n\n- [ ] y\n" + NOON),
+                ("", "bake"),
+            ],
+        ),
+        (
+            f"{RESUMED}\nNew instructions for task continuation:\n<user_message>\nadd salt\n</user_message>",
+            [("meta", f"{RESUMED}\nNew instructions for task continuation:"), ("", "add salt")],
+        ),
+        (f"{RESUMED}\n# task_progress\n{NOON}", [("continuation", f"{RESUMED}\n# task_progress\n{NOON}")]),
+        (
+            f"The user provided the following feedback:\n<feedback>\nagain\n</feedback>\n{NOON}",
+            [("meta", f"The user provided the following feedback:\n{NOON}"), ("", "again")],
+        ),
+        (f"<user_message>\nwhy?\n</user_message>\n{NOON}", [("meta", NOON), ("", "why?")]),
+        ("<user_message>\nwhy?\n</user_message>", None),
+        ("[subagents] Result:\nTotal: 5", [("tool_result", "[subagents] Result:\nTotal: 5")]),
         (
             "[attempt_completion] Result:\nThe user has provided feedback.\n"
             "<feedback>\nadd salt\n</feedback>\nnoon",

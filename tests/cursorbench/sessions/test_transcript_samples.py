@@ -170,7 +170,7 @@ def test_counts_of_the_real_aider_history() -> None:
     counts = kinds_of(items)
     assert counts["SessionStart"] == 1133 + 1  # the first lines belong to a session whose start is missing
     assert counts["Commit"] == 667
-    assert counts["UserTurn"] == 1768 + 10  # typed, and typed as the answer to "Add the output to the chat?"
+    assert counts["UserTurn"] == 1768 + 12  # typed, and typed as the answer to "Add the output to the chat?"
     text = path.read_text()
     undone = {item.id for item in items if isinstance(item, Edit) and item.status == "undone"}
     places = {item.place.line for item in items if isinstance(item, Edit) and item.status == "undone"}

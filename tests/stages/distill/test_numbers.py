@@ -526,6 +526,8 @@ def test_kinds_of_work(request_: str, kind: str) -> None:
 def test_strata_use_only_the_request() -> None:
     assert language("look at src/app.ts and x.py") == "typescript"
     assert language("```go\nfunc f() {}\n```") == "go"
+    fences = {"csharp": "csharp", "c#": "csharp", "c++": "cpp", "ruby": "ruby", " kotlin": "kotlin"}
+    assert {name: language(f"```{name}\nx") for name in fences} == fences  # they were of none
     assert language("rename x. then stop") == ""
     request = "rename x in shop.py"
     assert (

@@ -180,6 +180,17 @@ def test_automatic_turns_are_no_reactions() -> None:
     assert turns.counts["automatic:pasted_output"] == 1
 
 
+def test_an_approved_plan_is_not_what_is_stopped_behind_its_approval() -> None:
+    """Its user had approved it, and stopped what was not begun: the plan counted as dissatisfied."""
+    before = user("plan it"), agent("The plan."), user("Implement the plan.", automatic="plan")
+    stopped, next_ = said.Interrupt(session="s1", place=PLACE), user("which model are you?")
+    records, turns = told(*before, stopped, next_, agent("X."))
+    assert events(records) == []
+    assert turns.counts["unanswered:interrupted"] == turns.counts["unanswered:user_message"] == 1
+    records, _ = told(*before, agent("I begin."), stopped, next_, agent("X."))
+    assert [kind for kind, *_ in events(records)] == ["interrupted", "user_message"]
+
+
 def test_a_slash_command_is_a_request_only_when_it_is_answered() -> None:
     records, _ = told(
         user("x"), agent("a"), user("/cost", automatic="command"), user("y"), agent("b"),

@@ -1,0 +1,69 @@
+"""Compressed logs, read as what they hold: gzip, Zstandard, bzip2 and xz, told by a file's first bytes.
+
+Codex and log rotation compress old logs, and some tools leave the name as it was. A reader takes a file, so
+one is unpacked into a folder of its own while it is read. Not for: archives of several files (`reading.py`).
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from cursorbench.scratch import scratch
+
+_LOG = re.compile(r"\.(?:jsonl?|ndjson|log|md|txt|traj|history)(?:\.(?:gz|zstd?|bz2|xz))?$", re.IGNORECASE)
+_SUFFIX = re.compile(r"\.(?:gz|zstd?|bz2|xz)$", re.IGNORECASE)
+_OPENERS: dict[bytes, Callable[[Path], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ": lzma.open,
+    b"(\xb5/\xfd": zstandard.open,
+}
+_DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+_MOST = 8 << 30  # bytes that one file is unpacked to
+_PIECE = 1 << 20
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[tuple[Path, str]]:
+    """The file, or one with what it holds; and why that is not all of it, "" where it is."""
+    found = _opener(path)
+    if found is None:
+        yield path, ""
+        return
+    with scratch("rtrl-unpacked-") as folder, found(path) as packed:
+        file = folder / _SUFFIX.sub("", path.name)
+        yield file, _unpack(packed, file)
+
+
+def _unpack(packed: BufferedIOBase, file: Path) -> str:
+    with file.open("wb") as out:
+        while True:
+            try:
+                piece = packed.read1(_PIECE)
+            except _DAMAGE:
+                return "the compressed file is damaged: what is behind is not read"
+            if not piece:
+                return ""
+            if out.tell() + len(piece) > _MOST:
+                return f"the compressed file holds more than {_MOST >> 30} GiB: unpack it"
+            out.write(piece)
+
+
+def _opener(path: Path) -> Callable[[Path], Any] | None:
+    """What unpacks the file; None where it is no compressed log."""
+    if not _LOG.search(path.name):
+        return None
+    with path.open("rb") as file:
+        head = file.read(8)
+    return next((opener for magic, opener in _OPENERS.items() if head.startswith(magic)), None)

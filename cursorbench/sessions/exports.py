@@ -1,0 +1,160 @@
+"""What services for traces export of model calls, as the logged requests that `openai_log` reads.
+
+Runs of LangSmith (`list_runs`, `runs/query`), events of Braintrust (`fetch`, BTQL), observations of Langfuse,
+batches of Anthropic. What else a trace has (chains, tools, retrievers) is a program's own and tells what the
+calls tell; verdicts on it count for its last call. Not for: spans of OpenTelemetry, pages (`records.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from cursorbench.sessions.reading import list_of, milliseconds, table_of, text_of
+from cursorbench.sessions.records import first_text, number
+
+_ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "HumanMessageChunk": "user"}
+_BATCH = {"succeeded", "errored", "canceled", "expired"}
+_THREAD = ("session_id", "thread_id", "conversation_id")  # by these LangSmith groups runs
+_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
+
+
+class Exported(NamedTuple):
+    """A row of an export.
+
+    Attributes:
+        record: the call as a logged request; None where the row is none.
+        trace: the id of the trace that it is of.
+        at: when it ended, or else began, ms.
+        scores: what people or programs said of it, by name.
+    """
+
+    record: dict[str, Any] | None
+    trace: str = ""
+    at: int | None = None
+    scores: Mapping[str, float] = MappingProxyType({})
+
+
+def exported(row: dict[str, Any]) -> Exported | None:
+    """What a row tells; None where it is of no service's export that is known."""
+    if "run_type" in row and row.keys() & {"inputs", "outputs"}:
+        return _langsmith(row)
+    if "span_attributes" in row and "root_span_id" in row:
+        return _braintrust(row)
+    if "type" in row and row.keys() & {"parentObservationId", "parent_observation_id"}:
+        own = text_of(row["type"]).upper() == "GENERATION"
+        at = _time(row, "endTime", "end_time", "startTime", "start_time")
+        return Exported(row if own else None, first_text(row, "traceId", "trace_id"), at)
+    if "custom_id" in row and isinstance(params := row.get("params"), dict):
+        return Exported({**row, "request": params})
+    result = table_of(row.get("result"))
+    if "custom_id" in row and result.get("type") in _BATCH:
+        answer = result.get("message") or {"error": result.get("error") or result["type"]}
+        return Exported({"custom_id": row["custom_id"], "response": answer})
+    return None
+
+
+def _langsmith(row: dict[str, Any]) -> Exported:
+    """A run. Its `session_id` is its project, not a conversation."""
+    stats = table_of(row.get("feedback_stats")).items()
+    scores = {name: n for name, one in stats if (n := number(table_of(one).get("avg"))) is not None}
+    trace = first_text(row, "trace_id", "id")
+    at = _time(row, "end_time", "start_time")
+    if row["run_type"] != "llm":
+        return Exported(None, trace, at, scores)
+    extra, asked = table_of(row.get("extra")), table_of(row.get("inputs"))
+    metadata = table_of(extra.get("metadata"))
+    with_ = table_of(extra.get("invocation_params"))
+    request: dict[str, Any] = {name: with_[name] for name in ("tools", "functions") if name in with_}
+    request |= asked
+    if "messages" in asked:
+        request["messages"] = [_message(one) for one in _flat(asked["messages"])]
+    request["model"] = first_text(asked, "model") or first_text(metadata, "ls_model_name")
+    request["model"] = request["model"] or first_text(with_, "model", "model_name")
+    outputs = _answer(table_of(row.get("outputs")))
+    record = {
+        "request": request,
+        "response": {**outputs, "id": first_text(outputs, "id") or text_of(row.get("id"))},
+        "metadata": {name: metadata[name] for name in _THREAD if name in metadata},
+        **{name: row[name] for name in ("start_time", "end_time", "error") if row.get(name)},
+    }
+    return Exported(record, trace, at, scores)
+
+
+def _answer(outputs: dict[str, Any]) -> dict[str, Any]:
+    """The outputs of a run as an answer: LangChain's first generation, a message, or as the API gave it."""
+    first = table_of(next(_flat(outputs.get("generations")), None))
+    if not first:
+        inner = outputs.get("message") or next(reversed(list_of(outputs.get("messages"))), None)
+        return {**_message(inner), "role": "assistant"} if isinstance(inner, dict) else outputs
+    message = _message(first["message"]) if isinstance(first.get("message"), dict) else {}
+    message = message or {"content": first.get("text")}
+    told = table_of(table_of(table_of(first.get("message")).get("kwargs")).get("response_metadata"))
+    made = table_of(outputs.get("llm_output"))
+    model = first_text(made, "model_name", "model") or first_text(told, "model_name", "model")
+    return {**message, "role": "assistant", "model": model, "id": first_text(made, "id")}
+
+
+def _time(table: dict[str, Any], *names: str) -> int | None:
+    return next((at for name in names if (at := milliseconds(table.get(name))) is not None), None)
+
+
+def _flat(value: object) -> Iterator[Any]:
+    """The members of a list of lists, as LangChain has one for each prompt; those of a plain one too."""
+    for one in list_of(value):
+        if isinstance(one, list):
+            yield from one
+        else:
+            yield one
+
+
+def _message(value: object) -> dict[str, Any]:
+    """A message of LangChain, also as it writes its objects, in OpenAI's terms; others as they are."""
+    told = table_of(value)
+    kwargs = told.get("kwargs") if told.get("lc") else told.get("data")
+    inner = table_of(kwargs) or told
+    kind = first_text(inner, "type") or first_text(told, "type")
+    if "role" in inner or not kind:
+        return inner
+    found = {name: inner[name] for name in _FIELDS if name in inner}
+    found["role"] = _ROLES.get(kind, kind)
+    calls = [*list_of(inner.get("tool_calls")), *list_of(inner.get("invalid_tool_calls"))]
+    if any(table_of(part).get("type") == "tool_use" for part in list_of(inner.get("content"))):
+        calls = []  # Anthropic's blocks have them
+    found["tool_calls"] = calls or table_of(inner.get("additional_kwargs")).get("tool_calls")
+    if kind == "tool" and inner.get("status") == "error":
+        one, given = inner.get("tool_call_id"), inner.get("content")
+        result = {"type": "tool_result", "tool_use_id": one, "content": given, "is_error": True}
+        found["content"] = [result]
+    return found
+
+
+def _braintrust(row: dict[str, Any]) -> Exported:
+    """An event of a project's log; a call's input are its messages, its output OpenAI's choices."""
+    told = table_of(row.get("scores")).items()
+    scores = {name: n for name, one in told if (n := number(one)) is not None}
+    trace = text_of(row["root_span_id"])
+    metadata, metrics = table_of(row.get("metadata")), table_of(row.get("metrics"))
+    at = _time(metrics, "end", "start") or _time(row, "created")
+    if table_of(row["span_attributes"]).get("type") != "llm":
+        return Exported(None, trace, at, scores)
+    asked, given = row.get("input"), row.get("output")
+    request = {**metadata, **(asked if isinstance(asked, dict) else {"messages": asked})}
+    if isinstance(asked, str):
+        request["messages"] = [{"role": "user", "content": asked}]
+    first = table_of(next(iter(list_of(given)), None))
+    response: dict[str, Any] = {"output": given} if isinstance(given, list) else table_of(given)
+    if first.get("message") or first.get("role"):
+        response = {"choices": [{"message": table_of(one).get("message", one)} for one in list_of(given)]}
+    elif isinstance(given, str):
+        response = {"role": "assistant", "content": given}
+    record = {
+        "request": request,
+        "response": {**response, "id": first_text(response, "id") or first_text(row, "span_id", "id")},
+        "metadata": {name: metadata[name] for name in _THREAD if name in metadata},
+        "start_time": metrics.get("start") or row.get("created"),
+        "end_time": metrics.get("end"),
+        **{name: row[name] for name in ("error",) if row.get(name)},
+    }
+    return Exported(record, trace, at, scores)

@@ -1,0 +1,194 @@
+"""Gemini CLI's chats: `~/.gemini/tmp/PROJECT/chats/session-*.json`, one document; since April 2026 `.jsonl`,
+a message a line, written again when its calls have ended: the last one counts.
+
+Sub-agents are `chats/SESSION/ID.json`. Not for: `logs.json` beside them (what was typed, commands too), and
+`diffStat`, which takes line ends for a person's changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from cursorbench.sessions import spoken
+from cursorbench.sessions.calls import arguments_of, changes_of, edits
+from cursorbench.sessions.items import (
+    AgentTurn,
+    Automatic,
+    Edit,
+    Feedback,
+    Interrupt,
+    Outcome,
+    Place,
+    Quarantined,
+    Read,
+    ToolEnd,
+    ToolUse,
+)
+from cursorbench.sessions.reading import list_of, milliseconds, table_of, text_of
+from cursorbench.sessions.records import (
+    first_objects,
+    first_text,
+    json_text,
+    mentions,
+    opening,
+    records,
+)
+from cursorbench.sessions.refusals import refusal, stopped
+from cursorbench.sessions.seen import Seen
+
+KIND = "gemini-cli"
+
+_HEAD = {"sessionId", "projectHash"}
+_BESIDE = {"logs.json": {"sessionId", "messageId", "message"}, ".project_root": set[str]()}
+_ALTERED = re.compile(r"User modified the `(?:new_string|content)`")
+_CANCELLED = "Request cancelled."
+_EXIT = re.compile(r"^Exit Code: (?!0\b|\()\S", re.MULTILINE)
+_RESPONSE = "[Function Response: "  # what a file that was named with @ holds
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """A chat by what it begins with."""
+    first = next(iter(first_objects(head)), {})
+    if path.name in _BESIDE:
+        return first.keys() >= _BESIDE[path.name]
+    return first.keys() >= _HEAD or (not first and mentions(head, *_HEAD, "startTime"))
+
+
+def read(path: Path, seen: Seen) -> Iterator[Read]:
+    """The items of one chat, as far as no copy of it told them."""
+    if path.name in _BESIDE:
+        return
+    head: dict[str, Any] = {}
+    messages: dict[str, tuple[Place, dict[str, Any]]] = {}  # by id, or by their number
+    for found in records(path):
+        if isinstance(found, Quarantined):
+            yield found
+            continue
+        place, record = found
+        if record.keys() >= _HEAD:
+            head = head or record
+        for one in map(table_of, list_of(record.get("messages")) if "messages" in record else [record]):
+            if "type" in one:
+                messages[text_of(one.get("id")) or str(len(messages))] = place, one
+            elif not one.keys() <= {*head, "$set", "$rewindTo"}:
+                yield Quarantined(place, "a message without a type")
+    chat = _Chat(path, seen, head)
+    for place, message in messages.values():
+        yield from chat.items(message, place)
+
+
+class _Chat:
+    def __init__(self, path: Path, seen: Seen, head: dict[str, Any]) -> None:
+        own = text_of(head.get("sessionId")) or path.stem
+        self._theirs = head.get("kind") == "subagent"
+        self._parent = path.parent.name if self._theirs else ""
+        self._session = f"{self._parent}/agent-{own}" if self._parent else own
+        self._seen, self._at = seen, milliseconds(head.get("startTime"))
+        project = path.parents[2] if self._theirs and len(path.parents) > 2 else path.parent.parent
+        self._cwd = ""
+        with suppress(OSError, UnicodeDecodeError):
+            self._cwd = (project / ".project_root").read_text()[:4096].strip()
+
+    def items(self, message: dict[str, Any], place: Place) -> Iterator[Read]:
+        """The items of a message, behind the session's beginning."""
+        kind, one = text_of(message.get("type")), text_of(message.get("id"))
+        at = milliseconds(message.get("timestamp"))
+        own: dict[str, Any] = {"session": self._session, "at": at, "place": place}
+        told = list(self._told(kind, one, message, own))
+        if told:
+            about = {"agent": KIND, "cwd": self._cwd, "parent": self._parent}
+            yield from opening(self._seen, self._session, place, self._at or at, **about)
+        yield from told
+
+    def _told(self, kind: str, one: str, message: dict[str, Any], own: dict[str, Any]) -> Iterator[Read]:
+        text = _text(message.get("content"))
+        if kind == "user":
+            if self._first("said", one):
+                typed = _text(message.get("displayContent")) or text
+                yield from spoken.turns(typed, self._automatic(typed), id=one, **own)
+        elif kind == "gemini":
+            thoughts = map(table_of, list_of(message.get("thoughts")))
+            thinking = "\n".join(
+                f"{text_of(t.get('subject'))} {text_of(t.get('description'))}" for t in thoughts
+            )
+            model = text_of(message.get("model"))
+            if (text or thinking) and self._first("said", one):
+                yield AgentTurn(id=one, text=text, model=model, thinking=thinking.strip(), **own)
+            for call in map(table_of, list_of(message.get("toolCalls"))):
+                yield from self._call(call, model, own)
+        elif kind == "info" and text == _CANCELLED and self._first("said", one):
+            yield Interrupt(id=one, **own)
+        elif kind not in ("info", "error", "warning"):
+            yield Quarantined(own["place"], "unknown_type")
+
+    def _automatic(self, text: str) -> Automatic:
+        if text.startswith(_RESPONSE):
+            return "tool_result"
+        return "sub_agent" if self._theirs else ""
+
+    def _call(self, call: dict[str, Any], model: str, own: dict[str, Any]) -> Iterator[Read]:
+        one, name, given = text_of(call.get("id")), text_of(call.get("name")), arguments_of(call.get("args"))
+        changes = changes_of(name, given.table)
+        if self._first("call", one):
+            yield ToolUse(id=one, name=name, model=model, arguments=given.text, invalid=given.invalid, **own)
+            yield from edits(changes, "proposed", call=one, **own)
+        status = text_of(call.get("status"))
+        if status not in ("success", "error", "cancelled") or not self._first("end", one):
+            return  # it was running still
+        ended = own | {"at": milliseconds(call.get("timestamp")) or own["at"]}
+        text = _given(call.get("result"))
+        outcome, reason = _outcome(status, name, text)
+        yield ToolEnd(id=one, outcome=outcome, text=text, reason=reason, **ended)
+        if outcome == "rejected":
+            yield from edits(changes, "rejected", call=one, **ended)
+        elif outcome == "ok" and changes:
+            yield from _applied(one, changes, table_of(call.get("resultDisplay")), ended)
+            if _ALTERED.search(text):
+                yield Feedback(target=one, name="user_modified", value=True, **ended)
+
+    def _first(self, what: str, one: str) -> bool:
+        return self._seen.first(self._session, f"{what} {one}" if one else "")
+
+
+def _applied(
+    one: str, changes: tuple[Any, ...], shown: dict[str, Any], own: dict[str, Any]
+) -> Iterator[Read]:
+    """The change as the chat shows it, with the whole file, else as it was asked for."""
+    before, after = shown.get("originalContent"), shown.get("newContent")
+    path = first_text(shown, "filePath", "fileName")
+    if path and isinstance(after, str):
+        before = before if isinstance(before, str) else ""
+        yield Edit(id=one, path=path, status="applied", before=before, after=after, **own)
+    else:
+        yield from edits(changes, "applied", call=one, **own)
+
+
+def _outcome(status: str, name: str, text: str) -> tuple[Outcome, str]:
+    """How a call ended, and what was said when it was refused."""
+    if status == "cancelled":
+        reason = refusal(text)
+        return ("interrupted", "") if reason is None else ("rejected", reason)
+    if status == "error":
+        return "interrupted" if stopped(text) else "error", ""
+    return "error" if name == "run_shell_command" and _EXIT.search(text) else "ok", ""
+
+
+def _text(content: object) -> str:
+    """The texts of a message's parts."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(
+        text_of(table_of(part).get("text")) for part in list_of(content) if "text" in table_of(part)
+    )
+
+
+def _given(result: object) -> str:
+    """What the model was given as the call's result."""
+    responses = (
+        table_of(table_of(table_of(part).get("functionResponse")).get("response")) for part in list_of(result)
+    )
+    return "\n".join(first_text(one, "error", "output") or json_text(one) for one in responses if one)

@@ -1,0 +1,122 @@
+"""Exports of services for traces, as their APIs give them: pages of a list, newest first, of whole traces."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursorbench.sessions import kinds
+from cursorbench.sessions.items import AgentTurn, Feedback, Quarantined, ToolEnd, ToolUse, UserTurn
+
+ASKED = [{"role": "system", "content": "Help."}, {"role": "user", "content": "fix"}]
+CALL = {"id": "call_abcdef", "type": "function", "function": {"name": "ls", "arguments": '{"at": "."}'}}
+CALLS = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+END = {"role": "tool", "tool_call_id": "call_abcdef", "content": "a.py"}
+DONE = {"role": "assistant", "content": "Done."}
+SECONDS = ("10:00:00Z", "10:00:02Z", "10:00:05Z")
+
+
+def lc(kind: str, **kwargs: Any) -> dict[str, Any]:
+    """A message as LangChain writes its objects."""
+    name = f"{kind.capitalize()}Message"
+    return {"lc": 1, "type": "constructor", "id": ["langchain", name], "kwargs": {"type": kind, **kwargs}}
+
+
+def run(n: int, inputs: Any, outputs: Any, kind: str = "llm", **more: Any) -> dict[str, Any]:
+    """A run of LangSmith's, the n-th call of the trace; its session is the project's."""
+    times = {"start_time": f"2026-11-01T{SECONDS[n]}", "end_time": f"2026-11-01T{SECONDS[n + 1]}"}
+    extra = {"invocation_params": {"model": "m"}, "metadata": {"thread_id": "t"}}
+    of = {"id": f"run-{n}", "trace_id": "trace", "session_id": "project", "extra": extra}
+    return {"run_type": kind, "inputs": inputs, "outputs": outputs, "error": None, **of, **times, **more}
+
+
+def of_langchain() -> object:
+    human, system = lc("human", content="fix"), lc("system", content="Help.")
+    call = {"name": "ls", "args": {"at": "."}, "id": "call_abcdef", "type": "tool_call"}
+    calls = lc("ai", content="", tool_calls=[call], invalid_tool_calls=[])
+    end = lc("tool", content="a.py", tool_call_id="call_abcdef", status="success")
+    first = {"generations": [[{"text": "", "message": calls}]], "llm_output": {"model_name": "m"}}
+    last = {"generations": [[{"text": "Done.", "message": lc("ai", content="Done.")}]], "llm_output": None}
+    stats = {"user_score": {"n": 1, "avg": 1.0}}
+    root = run(0, {"input": "fix"}, {"output": "Done."}, "chain", id="trace", feedback_stats=stats)
+    second = run(1, {"messages": [[system, human, calls, end]]}, last)
+    return {"runs": [second, run(0, {"messages": [[system, human]]}, first), root], "cursors": {"next": "x"}}
+
+
+def of_langsmith_wrapper() -> object:
+    """Of OpenAI's client."""
+    first = {"id": "c1", "model": "m", "choices": [{"index": 0, "message": CALLS}]}
+    last = {"id": "c2", "model": "m", "choices": [{"index": 0, "message": DONE}]}
+    second = run(1, {"messages": [*ASKED, CALLS, END]}, last, feedback_stats={"user_score": {"avg": 1}})
+    return [run(0, {"messages": ASKED}, first), second]
+
+
+def of_braintrust() -> object:
+    def event(n: int, asked: Any, given: Any, kind: str = "llm", **more: Any) -> dict[str, Any]:
+        at = 1_793_527_200.0
+        metrics = {"start": at + (0, 2, 5)[n], "end": at + (0, 2, 5)[n + 1]}
+        of = {"id": f"row-{n}", "span_id": f"span-{n}", "root_span_id": "trace", "metrics": metrics}
+        told = {"input": asked, "output": given, "metadata": {"model": "m"}, "scores": None}
+        return {"span_attributes": {"name": "x", "type": kind}, **of, **told, **more}
+
+    choices = [[{"index": 0, "finish_reason": "stop", "message": one}] for one in (CALLS, DONE)]
+    root = event(0, {"question": "fix"}, "Done.", "task", scores={"user_score": 1, "tone": None})
+    second = event(1, [*ASKED, CALLS, END], choices[1])
+    return {"events": [second, event(0, ASKED, choices[0]), root], "cursor": None}
+
+
+def of_langfuse() -> object:
+    def observation(n: int, kind: str, asked: Any, given: Any) -> dict[str, Any]:
+        of = {"id": f"o{n}", "traceId": "trace", "type": kind, "model": "m", "parentObservationId": None}
+        return {**of, "startTime": f"2026-11-01T{SECONDS[n]}", "input": asked, "output": given}
+
+    second = observation(1, "GENERATION", [*ASKED, CALLS, END], DONE)
+    rows = [second, observation(0, "GENERATION", ASKED, CALLS), observation(0, "SPAN", "fix", "Done.")]
+    return {"data": rows, "meta": {"page": 1, "totalItems": 3}}
+
+
+@pytest.mark.parametrize(
+    ("export", "scored"),
+    [(of_langchain, True), (of_langsmith_wrapper, True), (of_braintrust, True), (of_langfuse, False)],
+)
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_trace_is_the_session_that_it_was(
+    tmp_path: Path, export: Any, scored: bool, indent: int | None
+) -> None:
+    """They were of no known kind, or a span around the calls was one more request."""
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps(export(), indent=indent))
+    assert kinds.kind_of(path) == "openai-log"
+    found = [one for _, one in kinds.read(path)]
+    assert not [one for one in found if isinstance(one, Quarantined)]
+    assert [one.text for one in found if isinstance(one, UserTurn)] == ["fix"]
+    said = [(one.model, one.text) for one in found if isinstance(one, AgentTurn)]
+    assert said == [("m", ""), ("m", "Done.")]
+    assert [(one.id, one.name) for one in found if isinstance(one, ToolUse)] == [("call_abcdef", "ls")]
+    assert [(one.text, one.outcome) for one in found if isinstance(one, ToolEnd)] == [("a.py", "ok")]
+    assert len({one.session for one in found if not isinstance(one, Quarantined)}) == 1
+    verdicts = [one for one in found if isinstance(one, Feedback)]
+    last = [one for one in found if isinstance(one, AgentTurn)][-1]
+    about = [(one.name, one.value, one.target) for one in verdicts]
+    assert about == ([("user_score", 1.0, last.id)] if scored else [])
+
+
+def test_batches_of_anthropic(tmp_path: Path) -> None:
+    """Requests in one file, results in another, by `custom_id`."""
+    params = {"model": "claude-x", "max_tokens": 9, "messages": [{"role": "user", "content": "fix"}]}
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-x"}
+    message |= {"content": [{"type": "text", "text": "Done."}]}
+    results = [
+        {"custom_id": "a", "result": {"type": "succeeded", "message": message}},
+        {"custom_id": "b", "result": {"type": "errored", "error": {"type": "error"}}},
+        {"custom_id": "c", "result": {"type": "expired"}},
+    ]
+    (tmp_path / "asked.jsonl").write_text(json.dumps({"custom_id": "a", "params": params}) + "\n")
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(one) + "\n" for one in results))
+    found = [one for _, one in kinds.read(tmp_path)]
+    told = [(one.session, one.text) for one in found if isinstance(one, UserTurn | AgentTurn)]
+    assert told == [("a", "fix"), ("a", "Done.")]
+    assert not [one for one in found if isinstance(one, Quarantined)]

@@ -1,0 +1,159 @@
+"""Gemini CLI's chats: one document, or a message a line, told again as it grows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursorbench.sessions import kinds
+from cursorbench.sessions.invalid_calls import fault_of
+from cursorbench.sessions.items import (
+    AgentTurn,
+    Edit,
+    Feedback,
+    Interrupt,
+    Quarantined,
+    Read,
+    SessionStart,
+    ToolEnd,
+    ToolUse,
+    UserTurn,
+)
+from cursorbench.sessions.reading import milliseconds
+
+SESSION = "52c73acd-bbab-4b22-a917-47b93035804f"
+HEAD = {"sessionId": SESSION, "projectHash": "a1", "startTime": "2026-04-25T08:00:00Z", "kind": "main"}
+HEAD |= {"lastUpdated": "2026-04-25T08:00:00Z"}
+NO = "[Operation Cancelled] Reason: User did not allow tool call"
+STOP = "[Operation Cancelled] User cancelled the operation."
+
+
+def message(n: int, kind: str, content: object = "", **more: Any) -> dict[str, Any]:
+    return {"id": f"m{n}", "timestamp": f"2026-04-25T08:00:{n:02}Z", "type": kind, "content": content, **more}
+
+
+def call(n: int, name: str, args: object, status: str, given: str = "", **shown: Any) -> dict[str, Any]:
+    response = {"error" if status != "success" else "output": given}
+    result = [{"functionResponse": {"id": f"c{n}", "name": name, "response": response}}]
+    at = f"2026-04-25T08:00:{n + 30}Z"
+    told = {"id": f"c{n}", "name": name, "args": args, "status": status, "timestamp": at, "result": result}
+    return told | ({"resultDisplay": shown} if shown else {})
+
+
+REPLACE = {"file_path": "a.py", "old_string": "1", "new_string": "2"}
+WHOLE = {"fileName": "a.py", "filePath": "/w/a.py", "originalContent": "x = 1\n", "newContent": "x = 2\n"}
+# what it takes line ends for
+STAT = {"user_added_lines": 0, "user_removed_lines": 9}
+CALLS = [
+    call(1, "replace", REPLACE, "success", "Successfully modified file", **WHOLE, diffStat=STAT),
+    call(2, "write_file", {"file_path": "b.py", "content": "y"}, "cancelled", NO),
+    call(3, "run_shell_command", {"command": "make"}, "success", "Output: no\nExit Code: 2\n"),
+    call(4, "run_shell_command", {"command": "ls"}, "success", "Output: a\nExit Code: 0\n"),
+    call(5, "replace", REPLACE, "error", 'Tool "replace" not found in registry. Tools must'),
+    call(6, "run_shell_command", {"command": "sleep"}, "cancelled", STOP),
+    call(
+        7,
+        "write_file",
+        {"file_path": "c.py", "content": "z"},
+        "success",
+        "User modified the `content` to be: q",
+    ),
+]
+THOUGHTS = [{"subject": "Hm", "description": "it is 1"}]
+MESSAGES = [
+    message(1, "info", "Authentication succeeded"),
+    message(2, "user", "x is @a.py, fix it", displayContent=[{"text": "fix it"}]),
+    message(3, "user", "[Function Response: read_many_files]--- a.py ---\nx = 1"),
+    message(4, "gemini", "I do.", thoughts=THOUGHTS, model="gemini-x", toolCalls=CALLS),
+    message(5, "info", "Request cancelled."),
+    message(6, "user", [{"text": "System: Please continue."}]),
+    message(7, "error", "[API Error: quota]"),
+    message(8, "user", [{"text": "now the tests"}]),
+]
+
+
+def as_lines(messages: list[dict[str, Any]]) -> str:
+    """As it is written: a message before its calls have ended, and again."""
+    lines: list[dict[str, Any]] = [HEAD]
+    for one in messages:
+        if one.get("toolCalls"):
+            lines.append({**one, "toolCalls": []})
+        lines += [one, {"$set": {"lastUpdated": one["timestamp"]}}]
+    return "".join(json.dumps(one) + "\n" for one in lines)
+
+
+def read(folder: Path) -> list[Read]:
+    found = list(kinds.read(folder))
+    assert {kind for kind, _ in found} == {"gemini-cli"}
+    return [item for _, item in found]
+
+
+@pytest.mark.parametrize("form", ["json", "indented", "jsonl"])
+def test_a_chat(tmp_path: Path, form: str) -> None:
+    """It was of no known kind."""
+    chats = tmp_path / "shop" / "chats"
+    chats.mkdir(parents=True)
+    (chats.parent / ".project_root").write_text("/w/shop")
+    (chats.parent / "logs.json").write_text('[{"sessionId": "s", "messageId": 0, "message": "/clear"}]')
+    whole = {**HEAD, "messages": MESSAGES}
+    text = (
+        as_lines(MESSAGES) if form == "jsonl" else json.dumps(whole, indent=2 if form == "indented" else None)
+    )
+    (chats / f"session-1.{'jsonl' if form == 'jsonl' else 'json'}").write_text(text)
+    (chats / "session-0.json").write_text(json.dumps({**whole, "messages": MESSAGES[:3]}))  # resumed
+    found = read(tmp_path)
+    starts = [(one.session, one.agent, one.cwd) for one in found if isinstance(one, SessionStart)]
+    assert starts == [(SESSION, "gemini-cli", "/w/shop")]
+    assert [(one.text[:14], one.automatic) for one in found if isinstance(one, UserTurn)] == [
+        ("fix it", ""),
+        ("[Function Resp", "tool_result"),
+        ("System: Please", "continuation"),
+        ("now the tests", ""),
+    ]
+    [turn] = [one for one in found if isinstance(one, AgentTurn)]
+    assert (turn.text, turn.thinking, turn.model) == ("I do.", "Hm it is 1", "gemini-x")
+    assert [one.id for one in found if isinstance(one, ToolUse)] == [f"c{n}" for n in range(1, 8)]
+    ends = [one for one in found if isinstance(one, ToolEnd)]
+    outcomes = ["ok", "rejected", "error", "ok", "error", "interrupted", "ok"]
+    assert [one.outcome for one in ends] == outcomes
+    assert ends[0].at == milliseconds("2026-04-25T08:00:31Z")
+    edits = [(one.id, one.status, one.path, one.before, one.after) for one in found if isinstance(one, Edit)]
+    assert [one for one in edits if one[1] != "proposed"] == [
+        ("c1", "applied", "/w/a.py", "x = 1\n", "x = 2\n"),
+        ("c2", "rejected", "b.py", None, "y"),
+        ("c7", "applied", "c.py", None, "z"),
+    ]
+    assert [one.target for one in found if isinstance(one, Feedback)] == ["c7"]
+    assert len([one for one in found if isinstance(one, Interrupt)]) == 1
+    assert not [one for one in found if isinstance(one, Quarantined)]
+
+
+def test_a_sub_agent(tmp_path: Path) -> None:
+    chats = tmp_path / "chats" / SESSION
+    chats.mkdir(parents=True)
+    head = {**HEAD, "sessionId": "3seg2q", "kind": "subagent"}
+    (chats / "3seg2q.json").write_text(json.dumps({**head, "messages": [message(1, "user", "look")]}))
+    start, task = read(tmp_path)
+    assert isinstance(start, SessionStart)
+    assert (start.session, start.parent) == (f"{SESSION}/agent-3seg2q", SESSION)
+    assert isinstance(task, UserTurn)
+    assert task.automatic == "sub_agent"
+
+
+def test_what_is_no_message_is_quarantined(tmp_path: Path) -> None:
+    rows = [HEAD, {"id": "x", "content": "?"}, message(1, "robot", "?"), message(2, "user", "hi")]
+    (tmp_path / "chat.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows) + "{torn\n")
+    reasons = sorted(one.reason for one in read(tmp_path) if isinstance(one, Quarantined))
+    assert reasons == ["a message without a type", "not valid JSON", "unknown_type"]
+
+
+def test_calls_that_were_none() -> None:
+    told = {
+        'Tool "ls" not found in registry. Tools must use': "unknown_tool",
+        "params must have required property 'old_string'": "schema",
+        "Failed to edit, 0 occurrences found": "",
+    }
+    assert {text: fault_of("gemini-cli", "gemini-cli", "ls", "error", text) for text in told} == told
