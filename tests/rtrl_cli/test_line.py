@@ -108,3 +108,10 @@ def test_a_misspelt_line_is_told_with_what_was_meant(
     err = capsys.readouterr().err
     assert "error: nothing was ever deployed on line 'acne'" in err
     assert "hint: did you mean 'acme'? lines here: acme, auto" in err
+
+
+def test_a_line_of_session_logs_alone_is_one(tmp_path: Path) -> None:
+    world = StubWorld(tmp_path)
+    run_stage(world.workspace.on_line("logs"), Store.open(world.workspace.store_dir), Toy())
+    root = str(world.workspace.root)
+    assert run(["show", "interactions@latest", "--line", "logs", "-w", root]) == 0
