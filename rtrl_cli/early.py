@@ -7,6 +7,7 @@ here: what is asked (`stages/rollback/first.py`, `stages/target/light.py`).
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,11 +34,17 @@ def begin(arguments: Sequence[str]) -> Begun | None:
     folder = given.get("--workspace", given.get("-w"))
     workspace = Path(folder) if folder is not None else None
     if arguments[0] == "rollback":
+        from rtrl_cli import line
+        from stages.errors import StoreError
         from stages.rollback import first
+        from stages.workspace import Workspace
 
+        if name := given.get("--line", ""):
+            with contextlib.suppress(StoreError):  # there is none, which is told below
+                line.work_on(Workspace.find(workspace, [f"workspace.line={name}"]))
         patience = given.get("--lock-timeout")
         told = given.get("--reason", ""), float(patience) if patience else None
-        return first.begin(workspace, *told, given.get("--to", ""), given.get("--line", ""))
+        return first.begin(workspace, *told, given.get("--to", ""), name)
     from stages.target.light import stage_ahead
 
     stage_ahead(workspace, given.get("--input", ""), override="--override" in given)

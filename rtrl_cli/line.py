@@ -1,30 +1,28 @@
-"""Commands in what a user is told to do next, on the line that the user works on: ` --line NAME` as given.
+"""The workspace and line that the command works on, for the hints of a command that is no stage's run.
 
-A hint's `rtrl rollback`, typed as it stands, would take back what the workspace's own line serves. Not for:
-which line is worked on (`options.settings`).
+Not for: which line that is (`options.settings`), how hints name it (`stages/line_in_hints.py`).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
-COMMANDS = (
-    "collect", "distill", "train", "eval", "deploy", "rollback", "cycle", "monitor", "ab", "anchor", "export",
-    "report", "show", "lineage",
-)  # fmt: skip
-_NAMED = re.compile(rf"`rtrl (?:{'|'.join(COMMANDS)})\b(?: ack\b)?(?![^`]*--line)(?=[^`]*`)")
+if TYPE_CHECKING:
+    from stages.workspace import Workspace
 
-
-def given(arguments: Sequence[str]) -> str:
-    """The value of `--line` on a command line; "" without one."""
-    for place, word in enumerate(arguments):
-        name, equals, value = word.partition("=")
-        if name == "--line":
-            return value if equals else next(iter(arguments[place + 1 :]), "")
-    return ""
+_WORKED_ON: ContextVar[Workspace | None] = ContextVar("worked_on", default=None)
 
 
-def named(text: str, line: str) -> str:
-    """The text, its commands with the line where they name none."""
-    return _NAMED.sub(lambda found: f"{found[0]} --line {line}", text) if line else text
+def work_on(workspace: Workspace | None) -> None:
+    """From now on the command works on this one."""
+    _WORKED_ON.set(workspace)
+
+
+def named(text: str) -> str:
+    """The text, its commands with the line where they need it."""
+    if (workspace := _WORKED_ON.get()) is None:
+        return text
+    from stages.line_in_hints import on_line
+
+    return on_line(text, workspace)

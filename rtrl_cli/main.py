@@ -63,6 +63,7 @@ def run(arguments: Sequence[str], *, debug: bool = False) -> int:
         The exit status of the table in docs/cli.md.
     """
     started = time.monotonic()
+    line.work_on(None)
     try:
         done = early.begin(arguments)
         from rtrl_cli.app import call
@@ -107,7 +108,7 @@ def _failed(arguments: Sequence[str], error: BaseException, code: int, started: 
     if code == 0:
         return 0
     described = _describe(error, code)
-    described["hint"] = line.named(described["hint"], line.given(arguments))
+    described["hint"] = line.named(described["hint"])
     if debug:
         import traceback
 

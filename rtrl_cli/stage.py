@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from rtrl_cli import line
 from rtrl_cli.output import make_progress, message, pairs, show, size, table
 
 if TYPE_CHECKING:
@@ -44,13 +45,25 @@ class StageFlags:
     lock: FileLock | None = None  # the stage's, when the command holds it already
 
 
-def open_store(folder: Path | None, overrides: Sequence[str] = ()) -> tuple[Workspace, Store]:
-    """The workspace and its store. Raises StoreError (exit 10)."""
+def open_store(
+    folder: Path | None, overrides: Sequence[str] = (), *, begins: bool = False
+) -> tuple[Workspace, Store]:
+    """The workspace and its store.
+
+    `begins`: the line may be a new one. Raises StoreError (10), InputMissingError (5): the line that the
+    overrides name is none.
+    """
+    from stages.line_in_hints import names_line
+    from stages.populations import require_line
     from stages.registry.store import Store
     from stages.workspace import Workspace
 
     workspace = Workspace.find(folder, overrides)
-    return workspace, Store.open(workspace.store_dir)
+    line.work_on(workspace)
+    store = Store.open(workspace.store_dir)
+    if names_line(workspace) and not begins:
+        require_line(store, workspace.settings)
+    return workspace, store
 
 
 def load_stage(name: str) -> Stage:
@@ -80,7 +93,8 @@ def run_once(name: str, flags: StageFlags, changes: Mapping[str, Any]) -> StageR
     """As `run_command`, and nothing shown."""
     from stages.runner import run_stage
 
-    workspace, store = open_store(flags.workspace)
+    begins = name == "collect"  # of session logs
+    workspace, store = open_store(flags.workspace, flags.overrides, begins=begins)
     stage = load_stage(name)
     if flags.from_run is not None:
         from stages.registry.scratch import unchanged
@@ -99,7 +113,7 @@ def run_once(name: str, flags: StageFlags, changes: Mapping[str, Any]) -> StageR
             store,
             stage,
             list(flags.inputs),
-            list(flags.overrides),
+            [] if flags.from_run is None else flags.overrides,
             force=flags.force,
             dry_run=flags.dry_run,
             lock_timeout=flags.lock_timeout,

@@ -1,9 +1,9 @@
-"""No user and no API key contributes more than a capped share of a batch's gradient, or of a rate.
+"""No user and no API key contributes more than a capped share of a batch's gradient, of a rate, or of a mean.
 
 A contributor's contribution to the gradient is c_u = sum over their tokens of |coefficient| (importance
-weight times |advantage|): the size of what they can do to the loss; to a rate it is their episodes. Those
-above the cap are scaled down to a common level L, such that afterwards each of them has exactly the share
-`cap` of the total:
+weight times |advantage|): the size of what they can do to the loss; to a rate, a mean or a median it is their
+episodes. Those above the cap are scaled down to a common level L, such that afterwards each of them has
+exactly the share `cap` of the total:
 
     f_u = min(1, L / c_u),   L = cap * sum_u min(c_u, L)
 
@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 _TOLERANCE = 1e-9
@@ -35,6 +36,8 @@ _HALVINGS = 12  # of the way to 1, when the caps are relaxed
 BARELY = 0.01  # relaxed no further, the caps were not too narrow: they could only just hold at once
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Weigh = Callable[[Ints], Floats]  # what each of these episodes counts for in their mean, in (0, 1]
 _Found = tuple[Floats, Floats, float, bool]  # factors of users and of keys, the share kept, both caps hold
 Bools = NDArray[np.bool_]
 
@@ -136,6 +139,54 @@ def cap_contributions(
         factor=by_user[user_of] * by_key[key_of],
         kept=kept,
     )
+
+
+def equally(rows: Ints) -> Floats:
+    """Every episode counts once."""
+    return np.ones(len(rows))
+
+
+def weigh_by(
+    users: pa.Array,
+    keys: pa.Array,
+    *,
+    user_cap: float,
+    key_cap: float,
+    shared: Collection[str],
+    least: float,
+) -> Weigh:
+    """What some of E episodes count for in a mean or a median of theirs; each counts once before the caps.
+
+    Else a flood would move what others are held against, however little of the gradient it is itself.
+
+    Args:
+        users, keys: names, [E]; none is "".
+        shared, least: as of `cap_contributions`.
+    """
+    users, keys = (names.fill_null("").dictionary_encode() for names in (users, keys))
+    user_names, key_names = users.dictionary.to_pylist(), keys.dictionary.to_pylist()
+    user_of, key_of = (np.asarray(codes.indices, dtype=np.int64) for codes in (users, keys))
+    personal = np.array([name not in shared for name in key_names], dtype=np.bool_)
+
+    def weigh(rows: Ints) -> Floats:
+        by_key = np.bincount(key_of[rows], minlength=len(key_names))[personal].max(initial=0)
+        by_user = np.bincount(user_of[rows]).max(initial=0)
+        if by_user <= user_cap * len(rows) and by_key <= key_cap * len(rows):
+            return equally(rows)  # sorting a million names takes seconds
+        of = user_of[rows] * len(key_names) + key_of[rows]
+        whose, contributor, episodes = np.unique(of, return_inverse=True, return_counts=True)
+        capped = cap_contributions(
+            [user_names[one // len(key_names)] for one in whose],
+            [key_names[one % len(key_names)] for one in whose],
+            episodes.astype(np.float64),
+            user_cap=user_cap,
+            key_cap=key_cap,
+            shared=shared,
+            least=least,
+        )
+        return capped.factor[contributor]
+
+    return weigh
 
 
 def _relaxed(capped_at: Callable[[float], _Found], least: float) -> tuple[float, _Found]:

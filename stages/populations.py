@@ -9,6 +9,7 @@ Not for: answering (`stages/serving/lines.py`), settings (`stages/population_con
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -74,12 +75,6 @@ def whose(settings: Settings) -> Whose:
     return Whose((line,), None, tuple(sorted(apart)))
 
 
-def line_flag(settings: Settings) -> str:
-    """` --line NAME` of the line worked on, for commands that a message names; "" unless a population's."""
-    line = settings.workspace.line
-    return f" --line {line}" if line in settings.populations else ""
-
-
 def begin_line(workspace: Workspace, store: Store) -> bool:
     """Give a population's line its first live checkpoint and anchor, when it has none. Whether it did.
 
@@ -118,14 +113,21 @@ def _to_begin(settings: Settings, store: Store) -> bool:
 
 
 def require_line(store: Store, settings: Settings) -> None:
-    """Refuse a line that no setting names and no checkpoint was served on: a misspelt one would look quiet.
+    """Refuse a line that no setting names, and that has nothing: a misspelt one would look quiet.
 
     Raises InputMissingError (5).
     """
+    from stages.registry.models import ARTIFACT_KINDS
+
     line, there = settings.workspace.line, store.lines()
-    if there and line not in {*there, *settings.populations}:
-        known = ", ".join(sorted({*there, *settings.populations}))
-        raise InputMissingError(f"nothing was ever deployed on line {line!r}", hint=f"lines here: {known}")
+    known = sorted({*there, *settings.populations})
+    if not there or line in known or any(store.latest(kind, line) for kind in ARTIFACT_KINDS):
+        return
+    near = difflib.get_close_matches(line, known, n=1)
+    meant = f"did you mean {near[0]!r}? " if near else ""
+    raise InputMissingError(
+        f"nothing was ever deployed on line {line!r}", hint=f"{meant}lines here: {', '.join(known)}"
+    )
 
 
 def require_live(store: Store, settings: Settings) -> Artifact:

@@ -23,6 +23,7 @@ from cursorbench.redaction import redact
 from stages import faults, interrupts, locks
 from stages.errors import RtrlError, classified
 from stages.identity import code_version, fingerprint
+from stages.line_in_hints import hints_on_line, on_line
 from stages.populations import as_begun, begin_line
 from stages.progress import Silent
 from stages.refs import Refs, refs_by_kind
@@ -100,13 +101,13 @@ def run_stage(
         return _repeat(workspace, store, stage, from_run, dry_run, progress or Silent(), started)
     config: BaseModel = getattr(workspace.settings, stage.name)
     if dry_run:
-        with as_begun(workspace, store) as begun:
+        with hints_on_line(workspace), as_begun(workspace, store) as begun:
             plan = _plan(workspace, begun, stage, refs, config, seed)
             return _dry(workspace, begun, plan, force, progress or Silent(), started)
     timeout = lock_timeout if lock_timeout is not None else getattr(config, "lock_timeout_s", 0.0)
     lock_name = _lock_name(workspace, stage)
     lock = lock or locks.acquire(store.lock_path(lock_name), what=lock_name, timeout=timeout)
-    with lock.held():
+    with hints_on_line(workspace), lock.held():
         return _alone(workspace, store, stage, refs, seed, force, progress or Silent(), started)
 
 
@@ -191,8 +192,7 @@ def _known(store: Store, plan: Plan, known: RunRow, started: float) -> StageResu
     if known.state in ("rejected", "inconclusive"):
         result.status = known.state  # type: ignore[assignment]
         result.warnings = json.loads(known.warnings)  # why: whoever hears it now may not have heard it then
-    result.outputs = store.outputs_by_name(known.id)
-    result.metrics = json.loads(known.metrics)
+    result.outputs, result.metrics = store.outputs_by_name(known.id), json.loads(known.metrics)
     result.notes.append(f"nothing to do: {known.id} did this already (--force repeats it)")
     result.duration_s = time.monotonic() - started
     return result
@@ -209,8 +209,8 @@ def _repeat(
 ) -> StageResult:
     row = store.run(from_run)
     workspace = workspace.on_line(row.line)
-    config, inputs, extra = recorded_plan(store, stage, row)
-    plan = Plan(stage, config, inputs, extra, row.seed, row.fingerprint, row.lock, from_run=row.id)
+    known = recorded_plan(store, stage, row)
+    plan = Plan(stage, *known, row.seed, row.fingerprint, row.lock, from_run=row.id)
     if dry_run:
         return _dry(workspace, store, plan, True, progress, started)
     scratch = scratch_store(workspace, store, row)
@@ -232,7 +232,7 @@ def _execute(
         JsonRunLog(store.dir / "logs" / f"{run_id}.jsonl") as log,
     ):
         try:
-            with classified():
+            with hints_on_line(workspace), classified():
                 _begin(store, plan, run_id, line)
                 (work / "out").mkdir(parents=True, exist_ok=True)
                 scratch = begin_scratch(store, plan.fingerprint, run_id)
@@ -243,13 +243,13 @@ def _execute(
                 context = RunContext(workspace, store, run_id, plan.seed, scratch, progress, log)
                 with interrupts.heeded(), heartbeat(store.dir, run_id):
                     outcome = plan.stage.run(plan.config, plan.inputs, plan.extra, work / "out", context)
+                outcome.warnings = [on_line(text, workspace) for text in outcome.warnings]
                 faults.point(f"{name}.run.after")
                 result.outputs = _publish(store, run_id, line, outcome, work / "out")
             log.write("run.end", status=outcome.status, metrics=outcome.metrics)
             shutil.rmtree(scratch, ignore_errors=True)
         except BaseException as error:
-            told = redact(traceback.format_exc()).text
-            log.write("run.error", error=describe_error(error), traceback=told)
+            log.write("run.error", error=describe_error(error), traceback=redact(traceback.format_exc()).text)
             with contextlib.suppress(RtrlError):  # on a full disk the run stays open, and is swept
                 fail_run(store, run_id, error)
             result.error = describe_error(error)

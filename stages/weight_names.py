@@ -5,6 +5,9 @@ buffers of older versions (`attn.bias`, `rotary_emb.inv_freq`), with a tied head
 writes has none of that, and an engine takes weights in place only where names and shapes are those that it
 has. So a line's first checkpoint is given the names that its children have. No value changes.
 
+Quantised weights are refused where the configuration does not name them: transformers takes the numbers that
+stand for others as weights, which load, give logprobs, and are another model's.
+
 Not here: values that contradict the configuration (`modelio.load_model` refuses them).
 """
 
@@ -24,20 +27,25 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
+_WHOLE = frozenset({"F64", "F32", "F16", "BF16"})  # dtypes, as safetensors calls them
 _BUFFERS = frozenset({r"rotary_emb\.inv_freq"})  # ignored in every model that computes it anew
 
 
 def as_written(folder: Path) -> list[str]:
     """Rename and leave out in place what transformers would write otherwise; what was done, to be told.
 
-    One file in memory at a time, and only those that change are written.
+    One file in memory at a time, and only those that change are written. Raises IntegrityError (12): a file
+    is damaged, or holds quantised weights.
     """
     try:
         model = causal_model_of(config_of(folder), "meta")
     except Exception:  # noqa: BLE001 - no model that can be made: whoever loads it next says so
         return []
-    names = {name: path for path in modelio.weight_files(folder) for name in _names(path)}
+    held = {name: (path, dtype) for path in modelio.weight_files(folder) for name, dtype in _dtypes(path)}
+    names = {name: path for name, (path, _) in held.items()}
     wanted = _wanted(names, model)
+    if not getattr(model.config, "quantization_config", None):
+        _refuse_quantised({name: dtype for name, (_, dtype) in held.items()}, wanted, model)
     spare = _doubles(folder, wanted, model)
     changed = {old: new for old, new in wanted.items() if new != old} | dict.fromkeys(spare)
     for path in sorted({names[old] for old in changed}):
@@ -53,14 +61,27 @@ def as_written(folder: Path) -> list[str]:
     return sorted(changed)
 
 
-def _names(path: Path) -> list[str]:
+def _dtypes(path: Path) -> list[tuple[str, str]]:
+    """Names and dtypes of a file's tensors, these as safetensors calls them."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="pt") as file:
-            return list(file.keys())
+            return [(name, file.get_slice(name).get_dtype()) for name in file.keys()]  # noqa: SIM118
     except SafetensorError as error:
         raise IntegrityError(f"{path} is damaged: {error}", hint="fetch the model again") from error
+
+
+def _refuse_quantised(
+    dtypes: Mapping[str, str], wanted: Mapping[str, str | None], model: PreTrainedModel
+) -> None:
+    buffers = {name for name, _ in model.named_buffers()}
+    for name, dtype in sorted(dtypes.items()):
+        if dtype not in _WHOLE and wanted[name] is not None and wanted[name] not in buffers:
+            raise IntegrityError(
+                f"weight {name} is {dtype}, and config.json has no quantization_config that says of what",
+                hint="give the model's weights that are not quantised",
+            )
 
 
 def _wanted(names: Mapping[str, Path], model: PreTrainedModel) -> dict[str, str | None]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rtrl_cli import options
-from rtrl_cli.line import named
 from rtrl_cli.output import make_progress, message, show, table
 from rtrl_cli.stage import open_store
 
@@ -65,7 +64,7 @@ def command(
             listener=alarms,
         )
     result.warnings += alarms.at_the_end()
-    _say(result, line or "", as_json, quiet)
+    _say(result, as_json, quiet)
     if result.exit_code:
         raise typer.Exit(result.exit_code)
 
@@ -88,9 +87,7 @@ class _Alarms:
         return list(dict.fromkeys([*self._warnings, *self._tell()]))
 
 
-def _say(result: CycleResult, line: str, as_json: bool, quiet: bool) -> None:
-    if result.error:
-        result.error["hint"] = named(str(result.error["hint"]), line)
+def _say(result: CycleResult, as_json: bool, quiet: bool) -> None:
     for warning in [] if quiet else result.warnings:
         message(warning, kind="warning")
     show(as_json, result.envelope(), lambda: _text(result))

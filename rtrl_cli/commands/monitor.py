@@ -114,7 +114,6 @@ def _look(found: Workspace, store: Store, plot: Path | None, as_json: bool, quie
     from stages.monitor.charts import Rules
     from stages.monitor.history import History
     from stages.monitor.standing import monitors, standing
-    from stages.populations import line_flag
 
     line, config = found.settings.workspace.line, found.settings.distill
     rules = Rules(alarms=config.alarm_rate, warm_up=config.warm_up, windows=config.history)
@@ -132,7 +131,7 @@ def _look(found: Workspace, store: Store, plot: Path | None, as_json: bool, quie
     for warning in [] if quiet else warnings:
         message(warning, kind="warning")
     document = envelope("monitor", "succeeded", metrics=metrics, warnings=warnings)
-    if not show(as_json, document, lambda: _text(line, line_flag(found.settings), history, alarms, rules)):
+    if not show(as_json, document, lambda: _text(found, history, alarms, rules)):
         raise typer.Exit(0)  # no later look has a reader either
     return [one.alarm["id"] for one in alarms if one.acknowledged is None]
 
@@ -159,29 +158,32 @@ def _require_picture(plot: Path) -> None:
         raise UsageError(f"{plot} is no picture that can be written", hint="name a .png, .svg or .pdf")
 
 
-def _text(line: str, flag: str, history: History, alarms: list[Standing], rules: Any) -> str:
+def _text(found: Workspace, history: History, alarms: list[Standing], rules: Any) -> str:
+    from stages.line_in_hints import on_line
     from stages.monitor import view
 
+    line = found.settings.workspace.line
     if not history.windows:
-        return f"line {line}: no cycle was distilled for the live checkpoint yet (`rtrl distill{flag}`)"
+        text = f"line {line}: no cycle was distilled for the live checkpoint yet (`rtrl distill`)"
+        return on_line(text, found)
     last = history.windows[-1]
     parts = [
         f"line {line}: {len(history.windows)} cycles, the last {view.day(last.at)} UTC with {last.episodes} "
         f"episodes of {last.users} users; {last.cohort:.0%} of its requests are of another kind than usual",
         table(view.HEADER, view.rows(view.charts_of(history, rules), rules)),
-        *(_alarm(one, flag) for one in alarms),
+        *(on_line(_alarm(one), found) for one in alarms),
     ]
     if len(history.windows) <= rules.warm_up:
         parts.append(f"no alarm in the first {rules.warm_up} cycles: the charts have to learn what is usual")
     return "\n\n".join(parts)
 
 
-def _alarm(one: Standing, flag: str) -> str:
+def _alarm(one: Standing) -> str:
     from stages.monitor.view import day
 
     head = f"{one.alarm['id']}  {day(one.alarm['at'])}  {one.alarm['text']}"
     if one.acknowledged is None:
-        how = f"rtrl monitor ack {one.alarm['id']}{flag} --reason ..."
+        how = f"`rtrl monitor ack {one.alarm['id']} --reason ...`"
         return f"{bold('ALARM')} {head}\n      blocks the gate: {how}"
     said = one.acknowledged
     other = "" if said.alarm == one.alarm["id"] else f" with {said.alarm}, which was hardly less"

@@ -26,6 +26,7 @@ from stages.errors import (
     UsageError,
     classified,
 )
+from stages.line_in_hints import hints_on_line
 from stages.populations import as_begun, begin_line, require_live
 from stages.progress import Silent
 from stages.registry.runs import describe_error
@@ -202,7 +203,8 @@ class _Turn:
         self.record.save(self.workspace.run_dir)
         while (name := self.record.next_stage()) is not None:
             try:
-                with classified():  # of the disk or a database, before the stage's run began
+                # of the disk or a database, before the stage's run began
+                with hints_on_line(self.workspace), classified():
                     ended = self._stage(name)
             except RtrlError as error:
                 self._failed(result, name, error)

@@ -11,7 +11,7 @@ from stages.shadow.config import ShadowConfig
 class DeployConfig(ShadowConfig):
     """How a deployment talks to the running gateway. Who may be deployed, the gate's report says."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     canary_share: float = Field(
         0, ge=0, lt=1, description="share of the users who get it first when `--canary` says none; 0 is all"

@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from stages.contributor_cap import cap_contributions
+from stages import contributor_cap
+from stages.contributor_cap import Weigh
 from stages.distill import stabiliser
 from stages.distill.signals import latency
 from stages.distill.spec import RewardSpec
@@ -59,37 +60,19 @@ def with_medians_of(state: LineState, other: LineState) -> LineState:
     return msgspec.structs.replace(state, latency=msgspec.to_builtins(known))
 
 
-def weigh_by(measured: pa.Table, shared_keys: Collection[str] = ()) -> latency.Weigh:
+def weigh_by(measured: pa.Table, shared_keys: Collection[str] = ()) -> Weigh:
     """What episodes count for in a median: no user and no key has more than a share, as of the edit rate."""
-    users, keys = (
-        measured[name].combine_chunks().fill_null("").dictionary_encode() for name in ("user", "key_id")
+    return contributor_cap.weigh_by(
+        measured["user"].combine_chunks(),
+        measured["key_id"].combine_chunks(),
+        user_cap=stabiliser.USER_CAP,
+        key_cap=stabiliser.KEY_CAP,
+        shared=shared_keys,
+        least=stabiliser.LEAST,
     )
-    user_names, key_names = users.dictionary.to_pylist(), keys.dictionary.to_pylist()
-    user_of, key_of = (np.asarray(codes.indices, dtype=np.int64) for codes in (users, keys))
-    personal = np.array([name not in shared_keys for name in key_names], dtype=np.bool_)
-
-    def weigh(rows: latency.Ints) -> Floats:
-        by_key = np.bincount(key_of[rows], minlength=len(key_names))[personal].max(initial=0)
-        by_user = np.bincount(user_of[rows]).max(initial=0)
-        if by_user <= stabiliser.USER_CAP * len(rows) and by_key <= stabiliser.KEY_CAP * len(rows):
-            return latency.equally(rows)  # sorting a million names takes seconds
-        of = user_of[rows] * len(key_names) + key_of[rows]
-        whose, contributor, episodes = np.unique(of, return_inverse=True, return_counts=True)
-        capped = cap_contributions(
-            [user_names[one // len(key_names)] for one in whose],
-            [key_names[one % len(key_names)] for one in whose],
-            episodes.astype(np.float64),
-            user_cap=stabiliser.USER_CAP,
-            key_cap=stabiliser.KEY_CAP,
-            shared=shared_keys,
-            least=stabiliser.LEAST,
-        )
-        return capped.factor[contributor]
-
-    return weigh
 
 
-def latencies(measured: pa.Table, state: LineState, weigh: latency.Weigh) -> dict[str, Floats]:
+def latencies(measured: pa.Table, state: LineState, weigh: Weigh) -> dict[str, Floats]:
     """The two latency signals of a window, by the medians from before it."""
     sizes = latency.size_class(measured["request_tokens"].to_numpy())
     known = medians(state)
@@ -141,9 +124,7 @@ def dual(
     return stabiliser.moved(state.stabiliser, rate, episodes, spec.stabiliser, caps)
 
 
-def moved_medians(
-    measured: pa.Table, state: LineState, spec: RewardSpec, weigh: latency.Weigh
-) -> dict[str, Medians]:
+def moved_medians(measured: pa.Table, state: LineState, spec: RewardSpec, weigh: Weigh) -> dict[str, Medians]:
     """The running medians after a window, by signal."""
     sizes = latency.size_class(measured["request_tokens"].to_numpy())
     known = medians(state)

@@ -105,12 +105,12 @@ def read_to(interactions: Artifact) -> tuple[int, int] | None:
     return (int(window["now"]), int(window["last_seq"])) if window else None
 
 
-def with_monitors(outcome: Outcome, found: Updated, flag: str) -> Outcome:
-    """What the monitors say of this cycle among the run's metrics and warnings; `flag` as in `warnings`."""
+def with_monitors(outcome: Outcome, found: Updated) -> Outcome:
+    """What the monitors say of this cycle among the run's metrics and warnings."""
     return replace(
         outcome,
         metrics={**outcome.metrics, "monitor": told(found)},
-        warnings=[*outcome.warnings, *warnings(found, flag), *found.notes],
+        warnings=[*outcome.warnings, *warnings(found), *found.notes],
     )
 
 
@@ -122,13 +122,10 @@ def told(found: Updated) -> dict[str, Any]:
     return {"alarms": alarms, "notes": found.notes}
 
 
-def warnings(found: Updated, flag: str = "") -> list[str]:
-    """An alarm is said where it arises; it blocks the gate until somebody acknowledges it.
-
-    `flag` is what a command needs to know of the line (`populations.line_flag`).
-    """
+def warnings(found: Updated) -> list[str]:
+    """An alarm is said where it arises; it blocks the gate until somebody acknowledges it."""
     return [
-        f"alarm {a.id}: {a.text}; the gate waits for `rtrl monitor ack {a.id}{flag} --reason ...`"
+        f"alarm {a.id}: {a.text}; the gate waits for `rtrl monitor ack {a.id} --reason ...`"
         for a in found.alarms
     ]
 

@@ -5,7 +5,8 @@
            = a number, or the mean term of the stratum           when it is not, as the spec says
 
 Unknown is never silently zero: the spec has to say what it contributes, or that the episode then has no
-reward. The price of asking is one term more. Pure.
+reward. In a mean term no user and no API key has more than a capped share, or who floods a stratum would say
+what everybody's unknown is worth. The price of asking is one term more. Pure.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from stages.contributor_cap import Weigh, equally
 from stages.distill.spec import PRICE, RewardSpec, SignalSpec
 from stages.errors import UsageError
 
@@ -38,19 +40,26 @@ class Rewards:
     excluded_by: list[str]
 
 
-def combine(values: Mapping[str, Floats], strata: Strata, spec: RewardSpec, price: float | None) -> Rewards:
+def combine(
+    values: Mapping[str, Floats],
+    strata: Strata,
+    spec: RewardSpec,
+    price: float | None,
+    weigh: Weigh = equally,
+) -> Rewards:
     """The rewards of a window.
 
     Args:
         values: signals [E], nan where not known; `clarified` must be there when a price is.
         strata: stratum code of each episode [E].
         price: of a question without an edit, in units of reward; None without a stabiliser.
+        weigh: what episodes count for in a mean term.
 
     Raises UsageError (2) when a term, or their sum, is beyond `LARGEST`.
     """
     terms: dict[str, Floats] = {}
     for name, signal in spec.signals.items():
-        terms[name] = term(values[name], strata, signal)
+        terms[name] = term(values[name], strata, signal, weigh)
         _refuse_infinite(terms[name], f"the term of {name}")
     if price is not None:
         terms[PRICE] = 0.0 - price * values["clarified"]
@@ -93,7 +102,7 @@ def dropped(values: Mapping[str, Floats], spec: RewardSpec) -> list[str]:
     return found
 
 
-def term(values: Floats, strata: Strata, signal: SignalSpec) -> Floats:
+def term(values: Floats, strata: Strata, signal: SignalSpec, weigh: Weigh = equally) -> Floats:
     """One signal's contribution [E]; nan where the spec excludes the episode."""
     known = ~np.isnan(values)
     low = -np.inf if signal.low is None else signal.low
@@ -103,15 +112,19 @@ def term(values: Floats, strata: Strata, signal: SignalSpec) -> Floats:
     if signal.unknown == "exclude":
         return result
     if signal.unknown == "mean":
-        return np.where(known, result, _stratum_means(result, known, strata))
+        return np.where(known, result, _stratum_means(result, known, strata, weigh))
     return np.where(known, result, signal.unknown)
 
 
-def _stratum_means(terms: Floats, known: np.ndarray[Any, np.dtype[np.bool_]], strata: Strata) -> Floats:
+def _stratum_means(
+    terms: Floats, known: np.ndarray[Any, np.dtype[np.bool_]], strata: Strata, weigh: Weigh
+) -> Floats:
     """Mean known term of each episode's stratum; of the window where the stratum has none; else 0."""
-    n = int(strata.max(initial=-1)) + 1
-    counts = np.bincount(strata[known], minlength=n)
-    sums = np.bincount(strata[known], weights=terms[known], minlength=n)
-    window = float(terms[known].mean()) if known.any() else 0.0
-    means = np.where(counts > 0, sums / np.maximum(counts, 1), window)
+    rows = np.flatnonzero(known)
+    window = float(np.average(terms[rows], weights=weigh(rows))) if len(rows) else 0.0
+    means = np.full(int(strata.max(initial=-1)) + 1, window)
+    by_stratum = rows[np.argsort(strata[rows], kind="stable")]
+    ends = np.flatnonzero(np.diff(strata[by_stratum])) + 1
+    for mine in np.split(by_stratum, ends) if len(rows) else ():
+        means[strata[mine[0]]] = np.average(terms[mine], weights=weigh(mine))
     return np.asarray(means[strata])

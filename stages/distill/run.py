@@ -30,7 +30,6 @@ from stages.errors import InconclusiveError, UsageError
 from stages.gateway.keys import ApiKeys
 from stages.linestate import LineState
 from stages.monitor.charts import Updated
-from stages.populations import line_flag
 from stages.refs import line_state_named
 from stages.stage import Artifact, Kind, Outcome, Output, RunContext
 
@@ -135,7 +134,7 @@ class DistillStage:
         found = _outcome(interactions, spec, signals, table, scored, audit, window)
         found = _said(found, whole.unused, cautions(spec.signals, scored, measured))
         if watched is not None:
-            found = monitored.with_monitors(found, watched, line_flag(ctx.workspace.settings))
+            found = monitored.with_monitors(found, watched)
         return with_judge(found, config.judge, judged) if judged else found
 
 

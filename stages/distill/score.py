@@ -49,7 +49,7 @@ def score(
     weigh = memory.weigh_by(measured, shared_keys)
     values = {**told, **memory.latencies(measured, state, weigh)}
     strata = measured["stratum"].combine_chunks().dictionary_encode()
-    rewards = combine(values, np.asarray(strata.indices, dtype=np.int64), spec, price)
+    rewards = combine(values, np.asarray(strata.indices, dtype=np.int64), spec, price, weigh)
     why_not = [
         reason or filtered or (f"unknown:{signal}" if signal else "")
         for reason, filtered, signal in zip(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from stages.errors import GateRejectedError, InputMissingError, IntegrityError, RtrlError, UsageError
 from stages.monitor.standing import ACKNOWLEDGED, ENTITY, SEEN, Standing, acknowledged, of_line, standing
-from stages.populations import line_flag
 from stages.who import who
 
 if TYPE_CHECKING:
@@ -42,12 +41,10 @@ def alarmed(
     if not waiting:
         return None
     ids = " ".join(alarm["id"] for alarm in waiting)
-    flag = line_flag(workspace.settings)
     more = f", and {len(waiting) - 1} more" if len(waiting) > 1 else ""
     return GateRejectedError(
         f"alarm {waiting[0]['id']}{more} waits for somebody to look at it: {waiting[0]['text']}",
-        hint=f'`rtrl monitor{flag}` shows it; then `rtrl monitor ack {ids}{flag} --reason "..."`, or '
-        f"`rtrl rollback{flag}`",
+        hint=f'`rtrl monitor` shows it; then `rtrl monitor ack {ids} --reason "..."`, or `rtrl rollback`',
     )
 
 

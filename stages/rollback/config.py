@@ -12,7 +12,7 @@ DEFAULT = Patience()
 class RollbackConfig(BaseModel):
     """How a rollback talks to the running gateway. Short: a rollback is wanted now."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     drain_timeout_s: float = Field(
         DEFAULT.drain_timeout_s,

@@ -180,8 +180,7 @@ def _elsewhere(workspace: Workspace, store: Store, left: Artifact, back: Artifac
         if live is None or left.digest not in (live.digest, *store.ancestors(live.digest)):
             continue
         what = "is live" if live.digest == left.digest else f"was trained on to {live.ref}, which is live"
-        flag = f" --line {line}" if line in settings.populations else ""
-        way = f"`rtrl rollback{flag} --to {back.ref} --reason ...`"
+        way = f"`rtrl rollback --line {line} --to {back.ref} --reason ...`"
         found.append(f"{left.ref} {what} on line {line}: {way} takes it back there, too")
     return found
 

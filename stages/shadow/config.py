@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class ShadowConfig(BaseModel):
     """How a candidate is tried on recorded requests before any user sees it. Unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     shadow_requests: int = Field(
         32,

@@ -15,23 +15,18 @@ Not here: KL in the reward (`kl.py`), caps per user and key (`stages/contributor
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.contributor_cap import Weigh, equally
 from stages.linestate import Baseline
 
 Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
-Weigh = Callable[[Indices], Floats]  # what each of these episodes counts for in their mean, in (0, 1]
+Indices = NDArray[np.int64]
 
 LINE = "*"  # the key of the whole line in a table of baselines
-
-
-def equally(some: Indices) -> Floats:
-    """Every episode counts once."""
-    return np.ones(len(some))
 
 
 def ema_baselines(
@@ -91,7 +86,7 @@ def _by_stratum(strata: Sequence[str]) -> dict[str, Indices]:
     found: defaultdict[str, list[int]] = defaultdict(list)
     for index, stratum in enumerate(strata):
         found[stratum].append(index)
-    return {stratum: np.array(rows, dtype=np.intp) for stratum, rows in sorted(found.items())}
+    return {stratum: np.array(rows, dtype=np.int64) for stratum, rows in sorted(found.items())}
 
 
 def group_baselines(rewards: Floats, groups: Sequence[str]) -> Floats:

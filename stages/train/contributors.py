@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
+import pyarrow as pa
 
-from stages.contributor_cap import cap_contributions
-from stages.train.advantage import Floats, Indices, Weigh
+from stages import contributor_cap
 from stages.train.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -23,22 +22,16 @@ if TYPE_CHECKING:
 
 def weigh_by(
     episodes: Sequence[ExperienceEpisode], config: TrainConfig, shared_keys: Collection[str]
-) -> Weigh:
-    """Weights in (0, 1] of some of these episodes in their mean, where each counts once before the caps.
+) -> contributor_cap.Weigh:
+    """Weights in (0, 1] of some of these episodes in their mean, by the caps of a run.
 
     `shared_keys` are ids of API keys that are not capped as a whole.
     """
-
-    def weigh(some: Indices) -> Floats:
-        mine = [episodes[index] for index in some]
-        return cap_contributions(
-            [one.user for one in mine],
-            [one.key_id for one in mine],
-            np.ones(len(mine)),
-            user_cap=config.user_cap,
-            key_cap=config.key_cap,
-            shared=shared_keys,
-            least=config.min_kept,
-        ).factor
-
-    return weigh
+    return contributor_cap.weigh_by(
+        pa.array([one.user for one in episodes], pa.string()),
+        pa.array([one.key_id for one in episodes], pa.string()),
+        user_cap=config.user_cap,
+        key_cap=config.key_cap,
+        shared=shared_keys,
+        least=config.min_kept,
+    )

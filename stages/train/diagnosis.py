@@ -22,11 +22,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.errors import RtrlError
 from stages.train.batch import Row
 from stages.train.forward import Budget, score
 from stages.train.hypotheses import (
@@ -79,8 +80,9 @@ class _Answers:
         """[n] |logp - logged|."""
         return np.abs(np.maximum(logp.astype(np.float64), _LOWEST) - self.logged)
 
-    def mean(self, logp: Array) -> float:
-        return float(self.distances(logp).mean())
+    def fit(self, logp: Array | None, tolerance: Tolerance) -> bool:
+        """Whether these explain the log; None are of a model that cannot have said it."""
+        return logp is not None and float(self.distances(logp).mean()) <= tolerance.mean
 
 
 def diagnose(
@@ -99,8 +101,10 @@ def diagnose(
     """
     answers = _answers_that_are_off(rows, sampler, logp, tolerance)
 
-    def scored(of: PreTrainedModel, changed: Sequence[Row]) -> Array:
-        return score(of, changed, len(answers.logged), budget)[0]
+    longest = max(len(row.token_ids) for row in answers.rows)
+
+    def scored(of: PreTrainedModel, changed: Sequence[Row]) -> Array | None:
+        return score(of, changed, len(answers.logged), budget)[0] if _fit(of, changed, longest) else None
 
     return (
         _other_sampling(lambda changed: scored(model, changed), answers, tolerance, folder)
@@ -112,6 +116,16 @@ def diagnose(
             "the logged logprobs fit no checkpoint of this store",
             "find out what the engine really serves (`rtrl doctor`), then collect again",
         )
+    )
+
+
+def _fit(model: PreTrainedModel, rows: Sequence[Row], longest: int) -> bool:
+    """Whether a model has all ids of the rows, and positions for those that are longer than the `longest` of
+    the recorded ones; a row's last token is no input."""
+    config: Any = model.config.get_text_config()
+    positions = max(longest - 1, getattr(config, "max_position_embeddings", None) or 0)
+    return all(
+        int(row.token_ids.max()) < config.vocab_size and len(row.token_ids) - 1 <= positions for row in rows
     )
 
 
@@ -141,11 +155,11 @@ def _answers_that_are_off(rows: Sequence[Row], sampler: int, logp: Array, tolera
 
 
 def _other_sampling(
-    scored: Callable[[Sequence[Row]], Array], answers: _Answers, tolerance: Tolerance, folder: Path
+    scored: Callable[[Sequence[Row]], Array | None], answers: _Answers, tolerance: Tolerance, folder: Path
 ) -> Diagnosis | None:
     for name, change in other_samplings(folder):
         changed = resampled(answers.rows, change)
-        if changed is not None and answers.mean(scored(changed)) <= tolerance.mean:
+        if changed is not None and answers.fit(scored(changed), tolerance):
             return Diagnosis(
                 "sampling parameters",
                 f"the logged logprobs fit {name}, not the recorded sampling parameters",
@@ -155,16 +169,22 @@ def _other_sampling(
 
 
 def _other_checkpoint(
-    scored: Callable[[PreTrainedModel], Array],
+    scored: Callable[[PreTrainedModel], Array | None],
     answers: _Answers,
     suspects: Iterable[Suspect],
     tolerance: Tolerance,
 ) -> Diagnosis | None:
     own = answers.distances(answers.logp)
     for suspect in suspects:
-        other = answers.distances(scored(suspect.load()))
-        if float(other.mean()) <= tolerance.mean:
+        try:
+            logp = scored(suspect.load())
+        except RtrlError:  # damaged, or not to be packed: whoever needs it says so
+            continue
+        if logp is None:
+            continue
+        if answers.fit(logp, tolerance):
             return _named(suspect, "the tokens were")
+        other = answers.distances(logp)
         if suspect.relation == "ancestor" and _switched(answers.rows, other, own) <= tolerance.mean:
             return _named(suspect, "the answers begin as")
     return None
@@ -218,12 +238,12 @@ def _lower_precision(answers: _Answers) -> Diagnosis | None:
 
 
 def _other_template(
-    scored: Callable[[Sequence[Row]], Array], answers: _Answers, tolerance: Tolerance, folder: Path
+    scored: Callable[[Sequence[Row]], Array | None], answers: _Answers, tolerance: Tolerance, folder: Path
 ) -> Diagnosis | None:
     hint = "the engine renders prompts with another chat template than the checkpoint's"
     for name, change in other_prompts(folder):
         changed = reprompted(answers.rows, change)
-        if changed is not None and answers.mean(scored(changed)) <= tolerance.mean:
+        if changed is not None and answers.fit(scored(changed), tolerance):
             return Diagnosis("template", f"the logged logprobs fit the recorded prompts {name}", hint)
     fits = prompt_endings(answers.rows, folder)
     if fits and not any(fits):

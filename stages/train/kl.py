@@ -7,8 +7,10 @@ With r = pi_ref(y) / pi(y) of a sampled token:
 
 The reference is the line's pinned anchor. k1 is computed once, with the parent that the update starts
 from, on tokens sampled by their logged policies; the weight w of the parent against the log, within
-the correction's bounds, corrects for the difference. The loss weighs token t once more, so what t is
-charged for itself has no weight of its own, or it would count as its square:
+the correction's bounds, corrects for the difference: min(r, cap), r or 0 (plausibility mask), or r (with
+`sequence_ratio` the sequence's s) clamped to [1 - low, 1 + high], as a clip is of the pushing alone, and what
+it leaves alone has a KL. The loss weighs token t once more, so what t is charged for itself has no weight of
+its own, or it would count as its square:
 
     K_e  = sum over the episode's tokens of w_s k1_s
     K_et = K_e, with k1_s in place of w_s k1_s for t and whatever shares t's weight

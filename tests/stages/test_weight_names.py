@@ -11,10 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from stages import modelio, weight_names
+from stages.errors import IntegrityError
 from stages.init import init_model
 from tests.stages.train.moe import ARCHITECTURES, moe_model
 from tests.stages.train.strangers import TRAINED, stranger
-from tests.stages.train.tiny import write_checkpoint
+from tests.stages.train.tiny import tiny_model, write_checkpoint
 
 Weights = dict[str, torch.Tensor]
 
@@ -90,3 +91,17 @@ def test_init_says_what_was_renamed(tmp_path: Path) -> None:
     assert dict(modelio.tensors(made.checkpoint.path)).keys() == stranger(
         *TRAINED["gpt2"]
     ).state_dict().keys() - {"lm_head.weight"}
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn])
+def test_quantised_weights_that_no_configuration_names_are_refused(
+    dtype: torch.dtype, tmp_path: Path
+) -> None:
+    """They load, as the numbers that they are: a line began with another model than anybody had."""
+    folder = write_checkpoint(tmp_path / "model", model=tiny_model(vocab_size=80))
+    path = folder / "model.safetensors"
+    name = "model.layers.1.mlp.up_proj.weight"
+    save_file(load_file(path) | {name: torch.ones(48, 32).to(dtype)}, path, {"format": "pt"})
+    with pytest.raises(IntegrityError, match=f"weight {name} is (I8|F8_E4M3), and config.json has no"):
+        init_model(tmp_path / "ws", folder)
+    assert not (tmp_path / "ws").exists()

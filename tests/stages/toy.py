@@ -37,6 +37,7 @@ class Toy:
         self.text, self.status, self.error, self.during = text, status, error, during
         self.inputs = dict(inputs or {})
         self.runs = 0
+        self.warned = f"{status} for a reason"
 
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """The inputs it was made with, and those the user named."""
@@ -70,7 +71,7 @@ class Toy:
             "data": Output("interactions", {"length": len(extra["text"])}),
         }
         metrics = {"length": len(extra["text"])}
-        warned = [] if self.status == "succeeded" else [f"{self.status} for a reason"]
+        warned = [] if self.status == "succeeded" else [self.warned]
         return Outcome(self.status, outputs, metrics=metrics, warnings=warned)  # type: ignore[arg-type]
 
 

@@ -18,16 +18,17 @@ capped share, or who floods it with short answers would make everybody's look sl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from stages.contributor_cap import Weigh, equally
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-Weigh = Callable[[Ints], Floats]  # what each of these episodes counts for in their median, in (0, 1]
 
 _FLOOR_MS = 1e-3
 _ROUNDING = 1e-9  # of sums of weights
@@ -43,11 +44,6 @@ class Median(msgspec.Struct, frozen=True):
 def size_class(prompt_tokens: Ints) -> Ints:
     """floor(log2) of the request's prompt tokens; 0 for an empty prompt."""
     return np.asarray(np.floor(np.log2(np.maximum(prompt_tokens, 1))), dtype=np.int64)
-
-
-def equally(rows: Ints) -> Floats:
-    """Every episode counts once."""
-    return np.ones(len(rows))
 
 
 def log_ratio(

@@ -549,6 +549,18 @@ def test_a_term_by_hand() -> None:
     assert np.isnan(term(values, strata, SignalSpec(weight=1.0, unknown="exclude"))[3])
 
 
+def test_one_user_decides_no_mean_term_by_a_flood_of_known_ones() -> None:
+    """With all of its edits thrown away, a bot had everybody whose edit nobody knows stand below the mean."""
+    people, bot = [f"u{n}" for n in range(12)], ["bot"] * 30
+    measured = pa.table({"user": people + bot, "key_id": ["k"] * 42})
+    values = floats(*[1.0] * 10, NAN, NAN, *[-1.0] * 30)
+    mean = SignalSpec(weight=1.0, unknown="mean")
+    found = term(values, np.array([*[0] * 11, 1, *[0] * 30]), mean, memory.weigh_by(measured, {"k"}))
+    # of 11 who are known the bot has 2 / 11: 20 / 9 of its episodes beside 10 of the others
+    assert found[10] == pytest.approx((10 - 20 / 9) / (10 + 20 / 9))
+    assert found[11] == pytest.approx(found[10])  # the window's
+
+
 SPEC = """
 schema = "rtrl-reward/1"
 name = "test"

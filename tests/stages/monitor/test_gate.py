@@ -233,15 +233,15 @@ def test_a_populations_line_is_looked_at_and_acknowledged_by_its_name(
     (alarm,) = alarming.alarms
     refused = alarmed(acme, world.store, world.store.artifact(world.live), world.store.alias("acme", "live"))
     assert refused is not None
-    assert f"rtrl monitor ack {alarm.id} --line acme --reason" in refused.hint
+    assert f"rtrl monitor ack {alarm.id} --reason" in refused.hint
     assert "no cycle was distilled" in run(world, "monitor")
     shown = run(world, "monitor", "--line", "acme")
-    assert f"rtrl monitor ack {alarm.id} --line acme --reason" in shown
+    assert f"`rtrl monitor ack --line acme {alarm.id} --reason ...`" in shown
     run(world, "monitor", "ack", alarm.id, "--line", "acme", "--reason", "seen")
     assert "acknowledged by" in run(world, "monitor", "--line", "acme")
     refused_name = CliRunner().invoke(app, ["monitor", "--line", "acne", "-w", str(world.workspace.root)])
     assert isinstance(refused_name.exception, InputMissingError)
-    assert refused_name.exception.hint == "lines here: acme, auto"
+    assert refused_name.exception.hint == "did you mean 'acme'? lines here: acme, auto"
     world.close()
 
 

@@ -24,6 +24,7 @@ from stages.deploy import run
 from stages.deploy.run import DeployStage
 from stages.errors import GateRejectedError, InputMissingError, IntegrityError
 from stages.eval.run import EvalStage
+from stages.line_in_hints import on_line
 from stages.linestate import LineState
 from stages.monitor import alert
 from stages.monitor import standing as monitor_standing
@@ -340,7 +341,7 @@ def test_an_acknowledgement_is_for_one_line(tmp_path: Path) -> None:
     assert all(one.acknowledged is None for one in standing(world.store.dir, "acme"))
     refused = world.refused(world.candidate(other, "acme"), acme, "acme")
     assert isinstance(refused, GateRejectedError)
-    assert "--line acme" in refused.hint
+    assert "`rtrl monitor ack --line acme" in on_line(refused.hint, acme)
     world.close()
 
 

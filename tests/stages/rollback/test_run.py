@@ -183,7 +183,7 @@ def test_a_misspelt_line_is_refused(line: Line) -> None:
     settings = ["workspace.line=atuo"]
     with pytest.raises(InputMissingError, match="'atuo'") as caught:
         run_stage(line.workspace, line.store, RollbackStage(offline=True), [line.a.ref], settings)
-    assert caught.value.hint == "lines here: auto"
+    assert caught.value.hint == "did you mean 'auto'? lines here: auto"
     assert line.store.lines() == ["auto"]
 
 

@@ -24,6 +24,12 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture
+def steps_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs write a micro-checkpoint after every step, as they do by default."""
+    monkeypatch.setenv("RTRL_TRAIN__MICRO_CHECKPOINTS", "1")
+
+
 @pytest.fixture(scope="session")
 def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return TrainWorld(tmp_path_factory.mktemp("train-world")).root

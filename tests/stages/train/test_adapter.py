@@ -206,6 +206,7 @@ def test_what_is_put_together_from_shards_is_what_was_trained(lora: TrainWorld, 
     assert all(torch.equal(value, weights[name]) for name, value in again.model.named_parameters())
 
 
+@pytest.mark.usefixtures("steps_kept")
 def test_a_killed_run_goes_on_with_the_same_adapter(lora: TrainWorld) -> None:
     lora.experience(lora.episodes(16))
     fault = {"RTRL_FAULT": "train.step.rename.after:2"}

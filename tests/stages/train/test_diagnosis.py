@@ -17,6 +17,7 @@ from stages.train.batch import Batch
 from stages.train.evidence import check_tokenizers
 from stages.train.hypotheses import other_samplings
 from tests.stages.train import naive
+from tests.stages.train.strangers import stranger
 from tests.stages.train.test_update import make_batch
 from tests.stages.train.tiny import tiny_model
 from tests.stages.train.world import Told, TrainWorld, Turn, other_model
@@ -102,9 +103,22 @@ def test_diagnosis_wrong_checkpoint_of_the_store(world: TrainWorld) -> None:
 def test_diagnosis_wrong_checkpoint_from_elsewhere(world: TrainWorld) -> None:
     world.models["elsewhere"] = tiny_model(5)
     told = attributed(world.episodes(12, checkpoint="elsewhere"), world.live)
+    world.checkpoint(6, model=tiny_model(6, vocab_size=40))  # has not all of the ids: an IndexError
+    world.checkpoint(7, model=stranger("gemma2", {"head_dim": 8}))  # is not packed: that was the error
     message = refused(world, told).message
     assert "wrong checkpoint" in message
     assert "no checkpoint of this store" in message
+
+
+def test_a_longer_prompt_than_the_model_has_positions_for_is_no_hypothesis(world: TrainWorld) -> None:
+    """Of an answer up to the context's end; learned positions end there, and the run with an IndexError."""
+    world.models["elsewhere"] = tiny_model(5)
+    told = world.episodes(12, checkpoint="elsewhere")
+    longest = max(len(turn.prompt) + len(turn.output) for episode in told for turn in episode.turns)
+    gpt2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": longest - 1}
+    world.promote(world.checkpoint(1, model=stranger("gpt2", gpt2)).digest)
+    world.store.move_alias("auto", "anchor", world.live, reason="test")
+    assert "wrong checkpoint" in refused(world, attributed(told, world.live)).message
 
 
 def test_diagnosis_dtype(world: TrainWorld) -> None:

@@ -34,6 +34,7 @@ def far_apart(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> f
     return max(float((value - other[name]).abs().max()) for name, value in one.items())
 
 
+@pytest.mark.usefixtures("steps_kept")
 def test_two_processes_of_torchrun_train_what_one_does_and_one_of_them_publishes(world: TrainWorld) -> None:
     world.experience(world.episodes(24))
     alone = world.train("train.micro_batch_tokens=16")
@@ -67,6 +68,7 @@ def said_of_two(world: TrainWorld, fault: str) -> str:
     return str(error["message"])
 
 
+@pytest.mark.usefixtures("steps_kept")
 def test_a_dead_process_ends_the_run_by_name_and_one_process_goes_on(world: TrainWorld) -> None:
     world.experience(world.episodes(24))
     undisturbed = world.train()

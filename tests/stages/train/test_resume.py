@@ -135,6 +135,7 @@ def test_a_step_that_cannot_be_read_is_none(tmp_path: Path) -> None:
     assert read(tmp_path, "mine")[0] is None
 
 
+@pytest.mark.usefixtures("steps_kept")
 def test_what_a_killed_run_leaves_of_its_scores_opens_with_the_whole_batch_only(
     world: TrainWorld,
 ) -> None:

@@ -254,6 +254,7 @@ def test_dropping_an_episode_keeps_the_flat_order_of_the_rest() -> None:
         "train.run.after",
     ],
 )
+@pytest.mark.usefixtures("steps_kept")
 def test_a_killed_run_goes_on_and_ends_with_the_same_bits(world: TrainWorld, fault: str) -> None:
     world.experience(world.episodes(16))
     killed = processes.python("tests.stages.train.world", str(world.root), env={"RTRL_FAULT": fault})

@@ -33,7 +33,11 @@ from stages.workspace import Workspace
 from tests.stages.train import naive
 from tests.stages.train.tiny import tiny_model, write_checkpoint
 
-SETTINGS = "[train]\nlearning_rate = 1e-3\nmin_episodes = 2\nthreads = 1\nmicro_batch_tokens = 256\n"
+# micro-checkpoints are a third of what a run of a tiny model takes; see `steps_kept` of `conftest.py`
+SETTINGS = (
+    "[train]\nlearning_rate = 1e-3\nmin_episodes = 2\nthreads = 1\nmicro_batch_tokens = 256\n"
+    "micro_checkpoints = 0\n"
+)
 SPEC = "sha256:" + "5" * 64
 
 
