@@ -1,0 +1,172 @@
+"""Places that many ask for: who may have one, and whose turn is next.
+
+Whoever asks alone may have all. Once somebody was refused, each API key is kept what it had, or was refused,
+of late, up to an equal share of all places; of a key's places each user of it likewise, where it is shared.
+So a key that asks without end has what the others leave, and they are refused at most until places that it
+has are free again. Not here: what the places are (`admission.py`, `engine_transport.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from stages.gateway.key_file import ApiKey
+
+
+class Whose(NamedTuple):
+    """Who asks: an API key's id, and which of its users; "" while that is not known."""
+
+    key: str = ""
+    user: str = ""
+
+    @classmethod
+    def of(cls, key: ApiKey, user: str) -> Whose:
+        """`user` through a shared key, else the key, whatever it names."""
+        return cls(key.id, key.whose(user))
+
+
+NOBODY = Whose()
+
+
+class _Wants:
+    """Of several who share: how many places each has, and wanted at most in this time and the last."""
+
+    def __init__(self) -> None:
+        self.held: Counter[str] = Counter()
+        self._now: Counter[str] = Counter()
+        self._before: Counter[str] = Counter()
+
+    def take(self, one: str) -> None:
+        """It has one more."""
+        self.held[one] += 1
+        self._now[one] = max(self._now[one], self.held[one])
+
+    def give_back(self, one: str) -> None:
+        """It has one less."""
+        self.held[one] -= 1
+        if not self.held[one]:
+            del self.held[one]
+
+    def refused(self, one: str) -> None:
+        """It wants one more than it has."""
+        self._now[one] = max(self._now[one], self.held[one]) + 1
+
+    def turn(self) -> bool:
+        """A time is over. Whether anybody is still known."""
+        self._before, self._now = self._now, self.held.copy()
+        return bool(self._before)
+
+    def left(self, places: int, free: int, one: str) -> int:
+        """Of `free` of the `places` that they share: what is not kept for others than `one`, and no less than
+        it lacks of an equal share."""
+        wants = self._now | self._before  # the larger of each
+        share = max(1, places // len(wants.keys() | {one}))
+        others = ((name, wanted) for name, wanted in wants.items() if name != one)
+        kept = sum(max(0, min(share, wanted) - self.held[name]) for name, wanted in others)
+        return min(free, max(share - self.held[one], free - kept))
+
+
+class Shares:
+    """So many places. One event loop only.
+
+    Args:
+        fair_s: how long what somebody wanted is kept, and up to as long again; 0: first come, first served.
+    """
+
+    def __init__(self, places: int, fair_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.places, self.taken = places, 0
+        self._fair_s, self._clock = fair_s, clock
+        self._keys, self._users = _Wants(), dict[str, _Wants]()
+        self._since = clock()
+        self._contested = self._was_contested = False
+
+    def free(self, whose: Whose) -> bool:
+        """Whether there is a place for it."""
+        self._turn()
+        left = self.places - self.taken
+        if left > 0 and (self._contested or self._was_contested):
+            left = self._keys.left(self.places, left, whose.key)
+            users = self._users.get(whose.key)
+            if users is not None and left > 0:
+                left = users.left(self._keys.held[whose.key] + left, left, whose.user)
+        return left > 0
+
+    def take(self, whose: Whose) -> None:
+        """It has one of them, whether there was one for it or not."""
+        self.taken += 1
+        self._keys.take(whose.key)
+        self._users.setdefault(whose.key, _Wants()).take(whose.user)
+
+    def give_back(self, whose: Whose) -> None:
+        """One that it took."""
+        self.taken -= 1
+        self._keys.give_back(whose.key)
+        self._users[whose.key].give_back(whose.user)
+
+    def refused(self, whose: Whose) -> None:
+        """There was none for it: it may ask again."""
+        if self._fair_s:
+            self._contested = True
+            self._keys.refused(whose.key)
+            if whose.user:
+                self._users.setdefault(whose.key, _Wants()).refused(whose.user)
+
+    def _turn(self) -> None:
+        times = int((self._clock() - self._since) / self._fair_s) if self._fair_s else 0
+        for _ in range(min(times, 2)):
+            self._was_contested, self._contested = self._contested, False
+            self._keys.turn()
+            self._users = {key: users for key, users in self._users.items() if users.turn()}
+        self._since += times * self._fair_s
+
+
+class Slots:
+    """So many at a time; of those who wait, who has fewest of them is next. One event loop only."""
+
+    def __init__(self, slots: int) -> None:
+        self.free = slots
+        self._held: Counter[Whose] = Counter()  # of a key, without a user, and of each of its users
+        self._waiting: dict[asyncio.Future[None], Whose] = {}
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    async def acquire(self, whose: Whose) -> None:
+        """Returns when there is one; to be released."""
+        if self.free:
+            self.free -= 1
+            self._count(whose, 1)
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting[turn] = whose
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.release(whose)
+            raise
+        finally:
+            self._waiting.pop(turn, None)
+
+    def release(self, whose: Whose) -> None:
+        """One that was acquired."""
+        self._count(whose, -1)
+        waiting = [(turn, who) for turn, who in self._waiting.items() if not turn.done()]
+        if not waiting:
+            self.free += 1
+            return
+        turn, who = min(waiting, key=lambda each: (self._held[Whose(each[1].key)], self._held[each[1]]))
+        self._count(who, 1)
+        turn.set_result(None)
+
+    def _count(self, whose: Whose, by: int) -> None:
+        for one in (Whose(whose.key), whose):
+            self._held[one] += by
+            if not self._held[one]:
+                del self._held[one]
