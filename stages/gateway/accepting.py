@@ -14,12 +14,15 @@ import logging
 import resource
 import socket
 import ssl
+from asyncio.sslproto import SSLProtocol
 from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from typing import cast
 
 from stages.gateway.config import GatewayConfig
 from stages.gateway.protocol import GuardedProtocol
+from stages.gateway.taking import Counted
 
 log = logging.getLogger("rtrl.gateway")
 
@@ -133,12 +136,14 @@ class Acceptor:
             with suppress(OSError):
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            await self._loop.connect_accepted_socket(
-                lambda: protocol,
-                connection,
-                ssl=self.context,
-                ssl_handshake_timeout=HANDSHAKE_S if self.context else None,
-            )
+            if self.context is None:
+                await self._loop.connect_accepted_socket(lambda: protocol, connection)
+            else:
+                sealed = _Sealed(protocol, self.context)
+                await self._loop.connect_accepted_socket(lambda: sealed, connection)
+                await sealed.shaken
+                if protocol.transport is None:  # it was cut off before that
+                    raise ConnectionResetError
         except OSError:  # ssl.SSLError, ConnectionError and TimeoutError are: no TLS, or gone again
             protocol.gone()
             connection.close()
@@ -152,6 +157,28 @@ class Acceptor:
         self._peers[peer] -= 1
         if not self._peers[peer]:
             del self._peers[peer]
+
+
+class _Sealed(SSLProtocol):
+    """TLS of one connection. asyncio's own on any loop: what waits below uvloop's is not told."""
+
+    def __init__(self, protocol: GuardedProtocol, context: ssl.SSLContext) -> None:
+        loop = asyncio.get_running_loop()
+        self.shaken: asyncio.Future[None] = loop.create_future()  # hands; or the OSError why not
+        super().__init__(
+            loop,
+            protocol,
+            context,
+            self.shaken,
+            server_side=True,
+            ssl_handshake_timeout=HANDSHAKE_S,  # type: ignore[arg-type]  # any number
+        )
+        self._protocol = protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio's call."""
+        self._protocol.below = Counted(cast(asyncio.Transport, transport))
+        super().connection_made(cast(asyncio.Transport, self._protocol.below))
 
 
 def peer_of(address: object) -> str:

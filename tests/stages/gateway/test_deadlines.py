@@ -12,6 +12,7 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from stages.gateway.protocol import HEADER_SLACK, GuardedProtocol, Phase
+from stages.gateway.taking import Counted
 
 
 def waiting(
@@ -19,9 +20,10 @@ def waiting(
 ) -> GuardedProtocol:
     """A connection in the middle of something, its transport and flow made up."""
     made = GuardedProtocol.__new__(GuardedProtocol)
-    made.transport, made.flow, made.cycle = transport, Mock(read_paused=False), None
+    made.transport = made.below = Counted(transport)
+    made.flow, made.cycle = Mock(read_paused=False), None
     transport.is_closing.return_value = False
-    transport.given, transport.get_write_buffer_size.return_value, made._taken = 0, 0, 0
+    transport.get_write_buffer_size.return_value, made._taken = 0, 0
     made.phase, made.since, made.deadline, made.send_deadline = phase, 0.0, deadline, send
     return made
 
@@ -45,8 +47,8 @@ def reset(monkeypatch: pytest.MonkeyPatch) -> Mock:
 
 
 def unsent(connection: GuardedProtocol, given: int, taken: int) -> None:
-    transport = cast(Mock, connection.transport)
-    transport.given, transport.get_write_buffer_size.return_value = given, given - taken
+    below = cast(Counted, connection.below)
+    below.given, below.get_write_buffer_size.return_value = given, given - taken
 
 
 def test_who_takes_nothing_has_them_too(reset: Mock) -> None:
