@@ -2,7 +2,8 @@
 
 Instead of asyncio's own accepting, which takes everybody, and counts nobody before the TLS handshake is done.
 When it is full, a connection that waits for a request makes room for a new one: whoever only opens
-connections does not keep others out. Not for: what comes over a connection (`protocol.py`).
+connections does not keep others out, nor ends those that others keep for their next request. Not for: what
+comes over a connection (`protocol.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from contextlib import suppress
 from typing import cast
 
 from stages.gateway.config import GatewayConfig
-from stages.gateway.protocol import GuardedProtocol
+from stages.gateway.protocol import GuardedProtocol, Phase
 from stages.gateway.taking import Counted
 
 log = logging.getLogger("rtrl.gateway")
@@ -111,17 +112,23 @@ class Acceptor:
         return self._open < self._most or self._make_room("")
 
     def _make_room(self, peer: str) -> bool:
-        """End the connection that has waited longest for a request; of that peer, or "" of any."""
-        found: GuardedProtocol | None = None
+        """End a connection that waits for a request; of that peer, or "" of any."""
         before = self._loop.time() - _GRACE_S
-        for one in self._protocols:
-            if one.idle and one.since < before and one.left is not None and (not peer or one.peer == peer):
-                found = one if found is None or one.since < found.since else found
+        waiting = (
+            one
+            for one in self._protocols
+            if one.idle and one.since < before and one.left is not None and (not peer or one.peer == peer)
+        )
+        found = min(waiting, key=self._standing, default=None)
         if found is None:
             return False
         found.transport.abort()
         found.gone()
         return True
+
+    def _standing(self, one: GuardedProtocol) -> tuple[int, bool, float]:
+        """The least goes first: of who has most connections, not one between two requests, the oldest."""
+        return -self._peers[one.peer], one.phase is Phase.IDLE and one.cycle is not None, one.since
 
     def _refuse(self, connection: socket.socket) -> None:
         with suppress(OSError):

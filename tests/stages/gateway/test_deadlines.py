@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from typing import cast
 from unittest.mock import Mock
 
@@ -11,6 +12,7 @@ import pytest
 from uvicorn import Config
 from uvicorn.server import ServerState
 
+from stages.gateway.accepting import Acceptor
 from stages.gateway.protocol import HEADER_SLACK, GuardedProtocol, Phase
 from stages.gateway.taking import Counted
 
@@ -110,3 +112,29 @@ async def test_what_comes_behind_too_many_headers_is_not_read() -> None:
     assert len(connection.headers) == connection.limits.max_headers * HEADER_SLACK + 1
     transport.write.assert_not_called()
     transport.abort.assert_called()
+
+
+def test_who_makes_room_for_a_new_connection() -> None:
+    """Of who has most; first who never asked, or has not to the end; then who has waited longest."""
+    acceptor = Acceptor.__new__(Acceptor)
+    acceptor._loop, acceptor._peers = Mock(time=lambda: 100.0), Counter({"many": 3, "one": 1, "other": 1})
+    asked = Mock(response_complete=True)
+    made = {
+        name: Mock(idle=True, phase=phase, cycle=cycle, since=since, peer=peer, left=Mock())
+        for name, phase, cycle, since, peer in (
+            ("kept", Phase.IDLE, asked, 40.0, "one"),
+            ("slow", Phase.HEAD, asked, 90.0, "other"),
+            ("many kept", Phase.IDLE, asked, 50.0, "many"),
+            ("many silent", Phase.IDLE, None, 95.0, "many"),
+            ("many slow", Phase.HEAD, asked, 94.0, "many"),
+            ("just there", Phase.IDLE, None, 99.8, "many"),
+        )
+    }
+    acceptor._protocols = left = list(made.values())
+    order = []
+    while acceptor._make_room(""):
+        (gone,) = [each for each in left if each.transport.abort.called]
+        left.remove(gone)
+        acceptor._peers[gone.peer] -= 1
+        order.append(next(name for name, each in made.items() if each is gone))
+    assert order == ["many slow", "many silent", "slow", "kept", "many kept"]
