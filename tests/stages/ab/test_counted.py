@@ -74,7 +74,7 @@ def test_a_key_has_the_say_of_the_median_user() -> None:
 
 @pytest.mark.parametrize("heavy", ["\0many", "job"])
 def test_none_that_has_most_promotes_what_is_worse(heavy: str) -> None:
-    """100 users an arm with five edits each, of which four stay, or 3.5 with the canary; and a key, or a user,
+    """100 users an arm with five edits each, of which four stay, or 3.5 with the canary; and a key, or user,
     with 95 in 100 of either arm's edits: none stays with the live checkpoint, all do with the canary."""
     random = np.random.default_rng(1)
 
