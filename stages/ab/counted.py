@@ -84,8 +84,9 @@ def weights_of(units: Sequence[str], counts: NDArray[np.int64]) -> NDArray[np.fl
     known = counts > 0
     if not known.any():
         return np.ones(len(units))
-    most = np.median(counts[known]) * np.where([is_key(unit) for unit in units], 1.0, HEAVIEST)
-    return np.minimum(1.0, most / np.maximum(counts, 1))
+    times = np.array([1.0 if is_key(unit) else HEAVIEST for unit in units])
+    weights: NDArray[np.float64] = np.minimum(1.0, np.median(counts[known]) * times / np.maximum(counts, 1))
+    return weights
 
 
 def told(keys_dir: Path, *arms: Mapping[str, int]) -> list[dict[str, Any]]:
