@@ -81,6 +81,21 @@ def test_names_of_a_shared_key_share_what_the_key_has() -> None:
     assert [asked(shares, name) for name in (*names[1:], B)] == [1] * 6 + [0, 1]
 
 
+def test_nothing_is_kept_where_far_more_ask_than_there_are_places() -> None:
+    """Nor is anybody looked for among them: made-up names cost those who come after nothing."""
+    shares = Shares(4, 60.0, Clock())
+    for n in range(4):
+        shares.take(Whose("shared", f"user{n}"))
+    for n in range(10):
+        assert asked(shares, Whose("shared", f"more{n}")) == 0
+    for n in range(4):
+        shares.give_back(Whose("shared", f"user{n}"))
+    assert asked(shares, Whose("shared", "user0"), 5) == 4
+    forgets = Shares(4, 0.0)
+    assert asked(forgets, A, 5) == 4
+    assert forgets._users == {}
+
+
 @pytest.mark.parametrize(("fair_s", "given"), [(60.0, False), (0.0, True)])
 def test_without_time_it_is_first_come_first_served(fair_s: float, given: bool) -> None:
     admission = Admission(running=1, queue=1, streams=1, fair_s=fair_s)
@@ -140,9 +155,11 @@ async def test_a_key_that_was_refused_has_its_place_next(tmp_path: Path) -> None
         rig.gateway._keys._next_check = 0.0
         for others in (429, 200):
             many = [asyncio.create_task(rig.chat(rig.hold(0))) for _ in range(2)]
-            await until(lambda many=many: rig.served.gate.in_flight + sum(each.done() for each in many) == 2)
+            there = 2 if others == 429 else 1  # of those; the other is refused
+            await until(lambda n=there: rig.served.gate.in_flight == n)
+            await until(lambda n=there, all=many: sum(each.done() for each in all) == 2 - n)
             answer = asyncio.create_task(rig.chat("x", headers=other))
-            await until(lambda answer=answer: answer.done() or rig.served.gate.in_flight == 2)
+            await until(lambda n=there, one=answer: one.done() or rig.served.gate.in_flight > n)
             rig.let_go()
             answers = [each.status_code for each in await asyncio.gather(*many, answer)]
             assert (sorted(answers), answers[-1]) == ([200, 200, 429], others)
