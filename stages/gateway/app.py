@@ -211,7 +211,7 @@ class Gateway:
         """Whose request it is, and what of it is held until it is answered."""
         body = await read_object(exchange.scope, exchange.receive, self._config.max_body_bytes)
         who = attribute(exchange.scope, body, key.id, client_clock=self._config.client_clock)
-        request = await self._reader.read(api, body, key.population)
+        request = await self._reader.read(api, body, key.population, Whose.of(key, who.user))
         exchange.receive.keep(len(request.upstream))
         return who, request
 

@@ -140,12 +140,14 @@ class Shares:
 
 
 class Slots:
-    """So many at a time; of those who wait, who has fewest of them is next. One event loop only."""
+    """So many at a time; of those who wait, the key that has fewest of them is next, of such the one whose
+    last turn is longest ago, and of it the user who has fewest. One event loop only."""
 
     def __init__(self, slots: int) -> None:
         self.free = slots
         self._held: Counter[Whose] = Counter()  # of a key, without a user, and of each of its users
         self._waiting: dict[asyncio.Future[None], Whose] = {}
+        self._turns: dict[str, int] = {}  # keys by their last turn, while somebody waits
 
     @property
     def waiting(self) -> int:
@@ -175,10 +177,15 @@ class Slots:
         waiting = [(turn, who) for turn, who in self._waiting.items() if not turn.done()]
         if not waiting:
             self.free += 1
+            self._turns.clear()
             return
-        turn, who = min(waiting, key=lambda each: (self._held[Whose(each[1].key)], self._held[each[1]]))
+        turn, who = min(waiting, key=lambda each: self._standing(each[1]))
+        self._turns[who.key] = max(self._turns.values(), default=0) + 1
         self._count(who, 1)
         turn.set_result(None)
+
+    def _standing(self, whose: Whose) -> tuple[int, int, int]:
+        return self._held[Whose(whose.key)], self._turns.get(whose.key, 0), self._held[whose]
 
     def _count(self, whose: Whose, by: int) -> None:
         for one in (Whose(whose.key), whose):

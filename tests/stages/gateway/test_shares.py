@@ -149,6 +149,25 @@ async def test_who_has_fewest_is_next() -> None:
     assert (slots.free, slots.waiting, dict(slots._held)) == (3, 0, {})
 
 
+async def test_of_one_slot_keys_have_it_by_turns() -> None:
+    """One that waits with many would have it until all of them were through."""
+    slots, order = Slots(1), list[str]()
+
+    async def ask(whose: Whose) -> None:
+        await slots.acquire(whose)
+        order.append(whose.key)
+
+    await slots.acquire(A)
+    waiting = [asyncio.create_task(ask(whose)) for whose in (A, A, A, B, B, Whose("c"))]
+    await asyncio.sleep(0)
+    slots.release(A)
+    for _ in range(5):
+        await asyncio.sleep(0)
+        slots.release(Whose(order[-1], order[-1] if order[-1] != "c" else ""))
+    await asyncio.gather(*waiting)
+    assert order == ["a", "b", "c", "a", "b", "a"]
+
+
 async def test_a_key_that_was_refused_has_its_place_next(tmp_path: Path) -> None:
     async with running(tmp_path, engine_connections=2, max_queue=0) as rig:
         other = {"authorization": f"Bearer {ApiKeys.create(tmp_path / 'keys', 'other')}"}
