@@ -114,7 +114,7 @@ def describe_run(store: Store, run_id: str) -> dict[str, Any]:
         "metrics": json.loads(row.metrics),
         "warnings": json.loads(row.warnings),
         "error": json.loads(row.error) if row.error else None,
-        "log": str(store.dir / "logs" / f"{row.id}.jsonl"),
+        "log": str(log) if (log := store.dir / "logs" / f"{row.id}.jsonl").exists() else None,
     }
 
 

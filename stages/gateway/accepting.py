@@ -2,7 +2,8 @@
 
 Instead of asyncio's own accepting, which takes everybody, and counts nobody before the TLS handshake is done.
 When it is full, a connection that waits for a request makes room for a new one: whoever only opens
-connections does not keep others out. Not for: what comes over a connection (`protocol.py`).
+connections does not keep others out, nor ends those that others keep for their next request. Not for: what
+comes over a connection (`protocol.py`).
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import logging
 import resource
 import socket
 import ssl
+from asyncio.sslproto import SSLProtocol
 from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from typing import cast
 
 from stages.gateway.config import GatewayConfig
-from stages.gateway.protocol import GuardedProtocol
+from stages.gateway.protocol import GuardedProtocol, Phase
+from stages.gateway.taking import Counted
 
 log = logging.getLogger("rtrl.gateway")
 
@@ -108,17 +112,23 @@ class Acceptor:
         return self._open < self._most or self._make_room("")
 
     def _make_room(self, peer: str) -> bool:
-        """End the connection that has waited longest for a request; of that peer, or "" of any."""
-        found: GuardedProtocol | None = None
+        """End a connection that waits for a request; of that peer, or "" of any."""
         before = self._loop.time() - _GRACE_S
-        for one in self._protocols:
-            if one.idle and one.since < before and one.left is not None and (not peer or one.peer == peer):
-                found = one if found is None or one.since < found.since else found
+        waiting = (
+            one
+            for one in self._protocols
+            if one.idle and one.since < before and one.left is not None and (not peer or one.peer == peer)
+        )
+        found = min(waiting, key=self._standing, default=None)
         if found is None:
             return False
         found.transport.abort()
         found.gone()
         return True
+
+    def _standing(self, one: GuardedProtocol) -> tuple[int, bool, float]:
+        """The least goes first: of who has most connections, not one between two requests, the oldest."""
+        return -self._peers[one.peer], one.phase is Phase.IDLE and one.cycle is not None, one.since
 
     def _refuse(self, connection: socket.socket) -> None:
         with suppress(OSError):
@@ -133,12 +143,14 @@ class Acceptor:
             with suppress(OSError):
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            await self._loop.connect_accepted_socket(
-                lambda: protocol,
-                connection,
-                ssl=self.context,
-                ssl_handshake_timeout=HANDSHAKE_S if self.context else None,
-            )
+            if self.context is None:
+                await self._loop.connect_accepted_socket(lambda: protocol, connection)
+            else:
+                sealed = _Sealed(protocol, self.context)
+                await self._loop.connect_accepted_socket(lambda: sealed, connection)
+                await sealed.shaken
+                if protocol.transport is None:  # it was cut off before that
+                    raise ConnectionResetError
         except OSError:  # ssl.SSLError, ConnectionError and TimeoutError are: no TLS, or gone again
             protocol.gone()
             connection.close()
@@ -152,6 +164,28 @@ class Acceptor:
         self._peers[peer] -= 1
         if not self._peers[peer]:
             del self._peers[peer]
+
+
+class _Sealed(SSLProtocol):
+    """TLS of one connection. asyncio's own on any loop: what waits below uvloop's is not told."""
+
+    def __init__(self, protocol: GuardedProtocol, context: ssl.SSLContext) -> None:
+        loop = asyncio.get_running_loop()
+        self.shaken: asyncio.Future[None] = loop.create_future()  # hands; or the OSError why not
+        super().__init__(
+            loop,
+            protocol,
+            context,
+            self.shaken,
+            server_side=True,
+            ssl_handshake_timeout=HANDSHAKE_S,  # type: ignore[arg-type]  # any number
+        )
+        self._protocol = protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio's call."""
+        self._protocol.below = Counted(cast(asyncio.Transport, transport))
+        super().connection_made(cast(asyncio.Transport, self._protocol.below))
 
 
 def peer_of(address: object) -> str:

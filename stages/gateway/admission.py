@@ -3,7 +3,8 @@
 Accepted is what has a place here: from the moment it has come in, and been read, until its answer has been
 handed to the connection. Who sends a body slowly, or waits for its tools to be compiled, has none. More than
 the engine takes may wait (`gateway.max_queue`); beyond that a request is told at once to come back later, so
-that neither memory nor waiting times grow without bound. Rates per API key are another matter.
+that neither memory nor waiting times grow without bound. Where keys ask for more than there is, each has its
+share (`shares.py`). Rates per API key are another matter.
 
 One event loop only.
 """
@@ -18,6 +19,7 @@ from types import TracebackType
 
 from stages.gateway.errors import ApiError, unavailable
 from stages.gateway.gate import Gate
+from stages.gateway.shares import Shares, Whose
 
 _LONGEST_S = 60
 _CUT_S = 5.0  # for those that were cut short to say so
@@ -31,32 +33,38 @@ class Admission:
         running: generations at the engine at a time.
         queue: how many more may wait.
         streams: streamed answers at a time.
+        fair_s: how long a key's share is kept for it (`Shares`).
     """
 
-    def __init__(self, running: int, queue: int, streams: int) -> None:
+    def __init__(self, running: int, queue: int, streams: int, fair_s: float = 0.0) -> None:
         self.running = running
-        self.limit = running + queue
-        self.max_streams = streams
-        self.accepted = 0
-        self.streams = 0
+        self.places = Shares(running + queue, fair_s)
+        self.streams = Shares(streams, fair_s)
         self.draining = False
         self._mean_s = 1.0
         self._idle = asyncio.Event()
 
-    def admit(self) -> Place:
+    @property
+    def accepted(self) -> int:
+        """Places that are taken."""
+        return self.places.taken
+
+    def admit(self, whose: Whose) -> Place:
         """A place for one generation; use as a context manager.
 
         Raises:
-            ApiError: 503, the gateway is shutting down; 429, all places are taken.
+            ApiError: 503, the gateway is shutting down; 429, all places are taken, or kept for others.
         """
-        self.require_room()
-        return Place(self)
-
-    def require_room(self) -> None:
-        """Raises as `admit`: what is refused then need not come in."""
         self.require_open()
-        if self.accepted >= self.limit:
-            raise too_many("queue_full", "too many requests wait for the model", self.wait_s())
+        if not self.places.free(whose):
+            raise self._full(whose)
+        return Place(self, whose)
+
+    def require_room(self, key: str) -> None:
+        """Raises as `admit` where there is no place for anybody: what is refused then need not come in."""
+        self.require_open()
+        if self.places.taken >= self.places.places:
+            raise self._full(Whose(key))
 
     def require_open(self) -> None:
         """Raises ApiError 503 when the gateway is shutting down."""
@@ -94,39 +102,46 @@ class Admission:
             return False
         return True
 
-    def left(self, seconds: float | None, *, streamed: bool) -> None:
+    def left(self, seconds: float | None, whose: Whose, *, streamed: bool) -> None:
         """A place is free again, after so many seconds if there was an answer."""
-        self.accepted -= 1
-        self.streams -= streamed
+        self.places.give_back(whose)
+        if streamed:
+            self.streams.give_back(whose)
         if seconds is not None:
             self._mean_s += _SMOOTHING * (seconds - self._mean_s)
         if not self.accepted:
             self._idle.set()
 
+    def _full(self, whose: Whose) -> ApiError:
+        self.places.refused(whose)
+        return too_many("queue_full", "too many requests wait for the model", self.wait_s())
+
 
 class Place:
     """One accepted generation."""
 
-    def __init__(self, admission: Admission) -> None:
-        self._of = admission
+    def __init__(self, admission: Admission, whose: Whose) -> None:
+        self._of, self._whose = admission, whose
         self._streamed = False
         self._began = time.monotonic()
 
     def __enter__(self) -> Place:
-        self._of.accepted += 1
+        self._of.places.take(self._whose)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         seconds = time.monotonic() - self._began if kind is None else None
-        self._of.left(seconds, streamed=self._streamed)
+        self._of.left(seconds, self._whose, streamed=self._streamed)
 
     def stream(self) -> None:
-        """Its answer is to be streamed. Raises ApiError 429 when as many are as may be."""
-        if self._of.streams >= self._of.max_streams:
+        """Its answer is to be streamed. Raises ApiError 429: as many are as may be, or kept for others."""
+        streams = self._of.streams
+        if not streams.free(self._whose):
+            streams.refused(self._whose)
             raise too_many("too_many_streams", "too many streams are open", self._of.wait_s())
-        self._of.streams += 1
+        streams.take(self._whose)
         self._streamed = True
 
 

@@ -12,6 +12,7 @@ from stages.gateway.errors import ApiError, unavailable
 from stages.gateway.gate import CUT, CutShortError
 from stages.gateway.http import JSON_TYPE, Send, send_body
 from stages.gateway.metrics import Metrics
+from stages.gateway.shares import Whose
 from stages.gateway.tools import Answer, ToolStream, read_answer
 
 ENGINE_PATH = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
@@ -37,8 +38,10 @@ class Answerer:
         try:
             async with gate.sampling():
                 path = ENGINE_PATH[request.api]
-                engine, doubtful = call.arm.engine, request.doubtful
-                value = await engine.post(path, call.upstream, call.id, doubtful=doubtful)
+                engine, whose = call.arm.engine, Whose.of(call.key, call.who.user)
+                value = await engine.post(
+                    path, call.upstream, call.id, doubtful=request.doubtful, whose=whose
+                )
         except CutShortError as cut:
             sampled = Sampled(finish_reason=CUT)
             self.recorder.record(call, sampled, Answer(), ttft_s=time.perf_counter() - call.began)

@@ -49,6 +49,7 @@ from stages.gateway.reading import Reader
 from stages.gateway.received import Intake
 from stages.gateway.request import Api, Request
 from stages.gateway.served import ServedState
+from stages.gateway.shares import Whose
 from stages.gateway.streaming import Stream
 from stages.gateway.telemetry import Telemetry
 from stages.inbox.writer import InboxWriter
@@ -83,7 +84,8 @@ class Gateway:
         self._reader = Reader(served.model, config.sampling, drafts=drafts)
         self._bodies = Bodies(config.max_bodies_bytes)
         self.arms = Arms(Arm(served, engine))
-        self.admission = Admission(config.engine_connections, config.max_queue, config.max_streams)
+        bounds = config.engine_connections, config.max_queue, config.max_streams
+        self.admission = Admission(*bounds, config.fair_s)
         self.metrics = Metrics(spool, served)
         self.metrics.watch(self.admission, self.arms)
         self._served = served
@@ -198,9 +200,9 @@ class Gateway:
 
     async def _generate(self, api: Api, exchange: Exchange) -> None:
         key = self._identify(exchange)
-        self.admission.require_room()
+        self.admission.require_room(key.id)
         who, request = await self._read(api, exchange, key)
-        with self.admission.admit() as place:
+        with self.admission.admit(Whose.of(key, who.user)) as place:
             if request.stream:
                 place.stream()
             await self._answer(exchange, key, who, request)
@@ -209,7 +211,7 @@ class Gateway:
         """Whose request it is, and what of it is held until it is answered."""
         body = await read_object(exchange.scope, exchange.receive, self._config.max_body_bytes)
         who = attribute(exchange.scope, body, key.id, client_clock=self._config.client_clock)
-        request = await self._reader.read(api, body, key.population)
+        request = await self._reader.read(api, body, key.population, Whose.of(key, who.user))
         exchange.receive.keep(len(request.upstream))
         return who, request
 

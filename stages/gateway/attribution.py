@@ -25,6 +25,7 @@ _RETRIES = b"x-stainless-retry-count"  # of the clients that Stainless makes: Op
 _NAMES = ("user", "session", "episode", "group", "at", "no_train")
 _ACKNOWLEDGED = "Got it. Thanks for the context!"  # Qwen Code's, in the model's name, before a person asks
 _BILLING = "x-anthropic-billing-header:"  # Claude Code's first line of a system prompt: new with each request
+_NO_DIGITS = dict.fromkeys(map(ord, "0123456789"))  # None: left out
 _PASSING = ("<info-msg>", "</info-msg>")  # Goose's: time and tokens used, of each request in another place
 _YES = {"1", "true", "yes", "on"}
 _NO = {"0", "false", "no", "off"}
@@ -224,7 +225,7 @@ def _flag(value: str, place: str) -> bool:
 
 
 def _lasting(message: Mapping[str, Any]) -> Any:
-    """A message's content without what its client writes anew for every request.
+    """A message's content without what its client writes anew for every request: the time, in system prompts.
 
     Claude Code signs each for its maker in the system prompt: proxies to OpenAI's HTTP leave that line in.
     """
@@ -233,7 +234,7 @@ def _lasting(message: Mapping[str, Any]) -> Any:
         return content
     if message.get("role") == "user":
         return _without_passing(content)
-    return content.partition("\n")[2] if content.startswith(_BILLING) else content
+    return (content.partition("\n")[2] if content.startswith(_BILLING) else content).translate(_NO_DIGITS)
 
 
 def _without_passing(text: str) -> str:

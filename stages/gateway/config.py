@@ -120,6 +120,12 @@ class GatewayConfig(BaseModel):
         256, ge=0, description="generations accepted beyond engine_connections, which wait; more get 429"
     )
     max_streams: int = Field(512, ge=1, description="streamed answers at a time; more get 429")
+    fair_s: float = Field(
+        60.0,
+        ge=0,
+        description="once a generation was refused for want of a place: how long the places that an API key "
+        "had or wanted, up to an equal share, are kept for it; 0: first come, first served",
+    )
     breaker: BreakerConfig = Field(
         default_factory=BreakerConfig, description="when a failing engine gets no requests for a while"
     )

@@ -25,6 +25,7 @@ from stages.gateway.engine_transport import (
 )
 from stages.gateway.errors import ApiError, unavailable
 from stages.gateway.refusals import refused, to_blame
+from stages.gateway.shares import NOBODY, Whose
 
 DONE = b"[DONE]"
 
@@ -79,12 +80,15 @@ class EngineClient:
         """Close all connections."""
         self._transport.close()
 
-    async def post(self, path: str, body: bytes, name: str = "", *, doubtful: bool = False) -> dict[str, Any]:
+    async def post(
+        self, path: str, body: bytes, name: str = "", *, doubtful: bool = False, whose: Whose = NOBODY
+    ) -> dict[str, Any]:
         """The engine's JSON answer.
 
         Args:
             name: what the engine is to call the request.
             doubtful: the request may be what the engine answers 500 to: that says nothing of the engine.
+            whose: by whom those who wait for a connection take turns.
 
         Raises:
             ApiError: 4xx as the engine said; 503 when it does not answer, or the breaker is open; 504 when
@@ -92,7 +96,7 @@ class EngineClient:
         """
         with self.breaker.attempt() as attempt:
             try:
-                async with asyncio.timeout(self._timeout), self._sent(path, body, name) as response:
+                async with asyncio.timeout(self._timeout), self._sent(path, body, name, whose) as response:
                     content = await response.read()
             except TimeoutError:
                 attempt.ok = False
@@ -110,7 +114,7 @@ class EngineClient:
         return value
 
     async def stream(
-        self, path: str, body: bytes, name: str = "", *, doubtful: bool = False
+        self, path: str, body: bytes, name: str = "", *, doubtful: bool = False, whose: Whose = NOBODY
     ) -> AsyncGenerator[dict[str, Any], None]:
         """The engine's events, decoded, without the final [DONE]. Close it to stop the engine. As `post`.
 
@@ -121,7 +125,7 @@ class EngineClient:
         first = True
         with self.breaker.attempt() as attempt:
             try:
-                async with asyncio.timeout(self._timeout), self._sent(path, body, name) as response:
+                async with asyncio.timeout(self._timeout), self._sent(path, body, name, whose) as response:
                     if response.status != 200:
                         attempt.ok = _is_well(response.status, doubtful)
                         raise refused(response.status, await response.read())
@@ -145,10 +149,11 @@ class EngineClient:
                 raise (_down() if first else EngineLostError(timeout=False)) from None
 
     @asynccontextmanager
-    async def _sent(self, path: str, body: bytes, name: str) -> AsyncIterator[Response]:
+    async def _sent(self, path: str, body: bytes, name: str, whose: Whose) -> AsyncIterator[Response]:
         transport = self._transport  # another one after `move`
+        headers = f"x-request-id: {name}\r\n" if name else ""
         try:
-            response = await transport.send("POST", path, body, f"x-request-id: {name}\r\n" if name else "")
+            response = await transport.send("POST", path, body, headers, whose)
         except EngineRefusedError:
             self.breaker.nobody_listens()
             raise
@@ -158,7 +163,7 @@ class EngineClient:
             yield response
         finally:
             response.close()
-            transport.release()
+            transport.release(whose)
 
 
 async def _events(response: Response, known: Callable[[str], bool]) -> AsyncIterator[dict[str, Any]]:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import httptools
 
 from stages.engine.guard import NAME
+from stages.gateway.shares import NOBODY, Slots, Whose
 
 
 class EngineUnreachableError(Exception):
@@ -198,11 +199,17 @@ class Transport:
         self._headers = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         self._headers = f" HTTP/1.1\r\nhost: {parts.netloc}\r\n{self._headers}"
         self._idle: list[Connection] = []
-        self._slots = asyncio.Semaphore(limit)
-        self.waiting = 0  # requests that have no connection yet
+        self._slots = Slots(limit)
         self._all: set[Connection] = set()
 
-    async def send(self, method: str, path: str, body: bytes = b"", headers: str = "") -> Response:
+    @property
+    def waiting(self) -> int:
+        """Requests that have no connection yet."""
+        return self._slots.waiting
+
+    async def send(
+        self, method: str, path: str, body: bytes = b"", headers: str = "", whose: Whose = NOBODY
+    ) -> Response:
         """Send a request and wait for the status; an idle connection that turns out closed is replaced.
 
         The caller reads the response or closes it, and then calls `release`, always.
@@ -212,11 +219,7 @@ class Transport:
         """
         head = f"{method} {self._prefix}{path}{self._headers}{headers}content-length: {len(body)}\r\n\r\n"
         data = head.encode() + body
-        self.waiting += 1
-        try:
-            await self._slots.acquire()
-        finally:
-            self.waiting -= 1
+        await self._slots.acquire(whose)
         try:
             while True:
                 connection = self._take() or await self._connect()
@@ -232,12 +235,12 @@ class Transport:
                 else:
                     return response
         except BaseException:
-            self._slots.release()
+            self._slots.release(whose)
             raise
 
-    def release(self) -> None:
+    def release(self, whose: Whose = NOBODY) -> None:
         """One response of `send` is done with."""
-        self._slots.release()
+        self._slots.release(whose)
 
     def give_back(self, connection: Connection) -> None:
         """The connection can be used again."""

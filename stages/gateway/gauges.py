@@ -93,8 +93,8 @@ class Gauges:
 def _of_admission(admission: Admission) -> Iterator[Metric]:
     for name, what, value in (
         ("rtrl_accepted", "Generations accepted and not answered yet", admission.accepted),
-        ("rtrl_accepted_limit", "More get 429", admission.limit),
-        ("rtrl_streams", "Streamed answers that are open", admission.streams),
+        ("rtrl_accepted_limit", "More get 429", admission.places.places),
+        ("rtrl_streams", "Streamed answers that are open", admission.streams.taken),
         ("rtrl_draining", "1 while the gateway shuts down", admission.draining),
     ):
         yield GaugeMetricFamily(name, what, value=value)

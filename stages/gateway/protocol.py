@@ -13,11 +13,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import math
-import os
-import socket
-import struct
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -51,6 +47,7 @@ class GuardedProtocol(HttpToolsProtocol):
     limits = GatewayConfig()
     peer = ""
     left: Callable[[], None] | None = None  # called once, when the connection is gone
+    below: Counted | None = None  # what is given to the socket; set by who has made TLS above it
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -64,8 +61,9 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """asyncio's call. Who connects is expected to ask."""
-        super().connection_made(Counted(transport))  # type: ignore[arg-type]
-        self.flow = Flow(transport)
+        below = self.below or Counted(transport)
+        super().connection_made(transport if self.below else below)  # type: ignore[arg-type]
+        self.below, self.flow = below, Flow(transport)
         self._enter(Phase.IDLE, self.limits.header_timeout_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -92,7 +90,7 @@ class GuardedProtocol(HttpToolsProtocol):
     @property
     def unsent(self) -> int:
         """Bytes of its answers that the client has not taken yet."""
-        return self.transport.get_write_buffer_size()
+        return cast(Counted, self.below).unsent(self.transport)
 
     def data_received(self, data: bytes) -> None:
         """asyncio's call."""
@@ -233,7 +231,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _look_whether_taken(self, now: float, unsent: int, *, closing: bool) -> None:
         """Each byte that a client takes buys time for the next."""
-        taken = cast(Counted, self.transport).given - unsent
+        taken = cast(Counted, self.below).taken
         patience = LINGER_S if closing and unsent <= LITTLE else self.limits.send_timeout_s
         if not (unsent or closing):
             self.send_deadline = math.inf
@@ -245,10 +243,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def reset(self) -> None:
         """Close at once; the kernel forgets what nobody takes."""
-        descriptor = self.transport.get_extra_info("socket").fileno()
-        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as same:
-            same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.transport.abort()
+        cast(Counted, self.below).reset()
 
     def _expire(self) -> None:
         if self.phase is Phase.HEAD and self._answering:

@@ -1,7 +1,8 @@
 """Requests taken apart without keeping others waiting.
 
 What a body costs is bounded before anything is made of it (`http.py`). A set of tools that is new is compiled
-in a thread, which may take seconds: one set at a time, since each of them would slow down the answers of all.
+in a thread, which may take seconds: one set at a time, since each of them would slow down the answers of all,
+and by turns of the keys that wait for theirs.
 Not for: what a request is (`request.py`).
 """
 
@@ -15,6 +16,7 @@ from typing import Any
 
 from stages.gateway.config import DefaultSampling
 from stages.gateway.request import Api, NewToolsError, Request, known_tools, parse_request
+from stages.gateway.shares import Slots, Whose
 
 
 class Reader:
@@ -27,16 +29,19 @@ class Reader:
     def __init__(self, model: str, defaults: DefaultSampling, *, drafts: bool) -> None:
         self._parse = partial(parse_request, model=model, defaults=defaults, drafts=drafts)
         self._salts = Salts()
-        self._compiling = asyncio.Lock()
+        self._compiling = Slots(1)
 
-    async def read(self, api: Api, body: dict[str, Any], population: str) -> Request:
+    async def read(self, api: Api, body: dict[str, Any], population: str, whose: Whose) -> Request:
         """The request in `body` of a key of that population. Raises ApiError 400 or 404."""
         parse = partial(self._parse, api, body, cache_salt=self._salts.of(population))
         try:
             return parse(tools_of=known_tools)
         except NewToolsError:
-            async with self._compiling:
+            await self._compiling.acquire(whose)
+            try:
                 return await asyncio.to_thread(parse)
+            finally:
+                self._compiling.release(whose)
 
 
 class Salts:

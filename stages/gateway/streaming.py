@@ -32,6 +32,7 @@ from stages.gateway.engine_client import EngineLostError
 from stages.gateway.errors import ApiError
 from stages.gateway.gate import CUT, CutShortError
 from stages.gateway.http import Receive, Send
+from stages.gateway.shares import Whose
 from stages.gateway.tools import ToolStream
 
 _OBJECT = {"chat": "chat.completion.chunk", "completions": "text_completion"}
@@ -114,7 +115,13 @@ class Stream:
         try:
             try:
                 path, call = ENGINE_PATH[request.api], self._call
-                coming = call.arm.engine.stream(path, call.upstream, call.id, doubtful=request.doubtful)
+                coming = call.arm.engine.stream(
+                    path,
+                    call.upstream,
+                    call.id,
+                    doubtful=request.doubtful,
+                    whose=Whose.of(call.key, call.who.user),
+                )
                 async with call.arm.served.gate.sampling(), aclosing(coming) as events:
                     async for event in events:
                         self._take(event)

@@ -1,4 +1,4 @@
-"""What of its answers a client has not taken yet, counted where it waits: in the connection.
+"""What of its answers a client has not taken yet, counted where it waits: in the connection, below TLS too.
 
 An answer is handed over as it is made, so who reads slowly holds neither the engine nor one of the places of
 requests that may be answered. Between two looks it can be told whether a client has taken anything, how much
@@ -9,7 +9,11 @@ waits for it, and who has to be cut off where that is too much of all together. 
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -18,35 +22,46 @@ T = TypeVar("T")
 
 
 class Counted:
-    """A transport that knows how much it was given. `given` - `get_write_buffer_size()` has been taken."""
+    """A transport over a socket that knows how much of what it was given has been taken."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self.given = 0
         self._transport = transport
+
+    @property
+    def taken(self) -> int:
+        """Bytes, over TLS as they were sealed."""
+        return self.given - self._transport.get_write_buffer_size()
+
+    def unsent(self, above: asyncio.Transport | Counted) -> int:
+        """Bytes that have not, with those in `above`, which is TLS or this."""
+        size = self._transport.get_write_buffer_size()
+        return size if above is self else size + above.get_write_buffer_size()
 
     def write(self, data: bytes) -> None:
         """As the transport's."""
         self.given += len(data)
         self._transport.write(data)
 
+    def reset(self) -> None:
+        """Close at once; the kernel forgets what nobody takes."""
+        descriptor = self._transport.get_extra_info("socket").fileno()
+        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as same:
+            same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._transport.abort()
+
+    def _force_close(self, _: object) -> None:  # asyncio's TLS calls it, and uvloop has none
+        self._transport.abort()
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
 
 class Flow(FlowControl):
-    """uvicorn's flow control, by which requests wait and answers do not.
-
-    Over TLS they do: what waits below the TLS layer is not counted, so little is handed to it at a time.
-    """
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        super().__init__(transport)
-        self._waits = bool(transport.get_extra_info("sslcontext"))
+    """uvicorn's flow control, by which requests wait and answers do not."""
 
     async def drain(self) -> None:
         """uvicorn's call before each piece of an answer."""
-        if self._waits:
-            await super().drain()
 
     async def taken(self) -> None:
         """Wait until little is left of what the client has not taken."""

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 LAST_DEPLOYMENTS = 3
 SCRATCH_DAYS = 7.0
+LOG_DAYS = 90.0  # since a run wrote in its log
 COLLECTED = "collected from session logs or telemetry"
 
 
@@ -83,7 +84,7 @@ def plan(store: Store, keep_days: float, keep_log_days: float | None = None) -> 
 
 
 def collect(store: Store, keep_days: float, keep_log_days: float | None = None, *, by: str) -> Plan:
-    """Remove what the plan says, decided anew in the transaction that tombstones it.
+    """Remove what the plan says, decided anew in the transaction that tombstones it; and runs' old logs.
 
     Raises:
         UsageError: (exit 2) a scratch store, which owns none of what it reads.
@@ -103,17 +104,23 @@ def collect(store: Store, keep_days: float, keep_log_days: float | None = None, 
     decided.rebuilt = rebuilt.unneeded(store, decided.in_use, kept)
     for folder, _ in decided.rebuilt:
         rebuilt.remove(store, folder, kept)
-    _remove_scratch(store)
+    _remove_left(store)
     return decided
 
 
-def _remove_scratch(store: Store) -> None:
-    """Old folders of runs that came to no result, but for those of runs that are going on with them."""
-    running = {scratch_of(store, run.fingerprint, run.id) for run in store.runs(None, OPEN, limit=10_000)}
-    for folder in (store.dir / "scratch").iterdir():
+def _remove_left(store: Store) -> None:
+    """Old folders of runs that came to no result, and old logs of runs, but for those that are going on."""
+    running = store.runs(None, OPEN, limit=10_000)
+    taken_up = {scratch_of(store, run.fingerprint, run.id) for run in running}
+    written = {store.dir / "logs" / f"{run.id}.jsonl" for run in running}
+    for folder in set((store.dir / "scratch").iterdir()) - taken_up:
         with contextlib.suppress(FileNotFoundError):  # another gc, or whoever made it, removes it too
-            if folder not in running and time.time() - folder.stat().st_mtime > SCRATCH_DAYS * 86400:
+            if time.time() - folder.stat().st_mtime > SCRATCH_DAYS * 86400:
                 shutil.rmtree(folder)
+    for log in set((store.dir / "logs").glob("*.jsonl")) - written:
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - log.stat().st_mtime > LOG_DAYS * 86400:
+                log.unlink()
 
 
 def _digests(session: Session) -> set[str]:

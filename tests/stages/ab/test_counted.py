@@ -67,11 +67,15 @@ def test_a_key_has_the_say_of_the_median_user() -> None:
     assert (seen.users, seen.episodes, seen.joined) == (5, 51, {"many": 40})
     few = weights_of(["\0a", "\0b"], np.array([1, 3]))
     assert few.tolist() == [1.0, pytest.approx(2 / 3)]
+    heavy = weights_of(["a", "b", "c", "d", "\0e"], np.array([1, 2, 10, 40, 0]))  # the median is 6
+    assert heavy.tolist() == [1.0, 1.0, 1.0, 0.75, 1.0]
+    assert weights_of(["a"], np.array([0])).tolist() == [1.0]
 
 
-def test_one_key_does_not_promote_what_is_worse() -> None:
-    """100 users an arm with five edits each, of which four stay, or 3.5 with the canary; and a key with 95 in
-    100 of either arm's edits: none stays with the live checkpoint, all do with the canary."""
+@pytest.mark.parametrize("heavy", ["\0many", "job"])
+def test_none_that_has_most_promotes_what_is_worse(heavy: str) -> None:
+    """100 users an arm with five edits each, of which four stay, or 3.5 with the canary; and a key, or user,
+    with 95 in 100 of either arm's edits: none stays with the live checkpoint, all do with the canary."""
     random = np.random.default_rng(1)
 
     def action(share: float, weight: float) -> str:
@@ -85,6 +89,6 @@ def test_one_key_does_not_promote_what_is_worse() -> None:
             [metric], both, (100, 100), even, AbRules(), planned={"kept": 1e4}, at_horizon=True
         ).action
 
-    weight = weights_of(["ann", "bob", "cid", "\0many"], np.array([5, 5, 5, 10_000]))[-1]
+    weight = weights_of(["ann", "bob", "cid", heavy], np.array([5, 5, 5, 10_000]))[-1]
     assert action(10_000, 1.0) == "promote"
     assert action(10_000, float(weight)) != "promote"

@@ -23,6 +23,7 @@ from stages.gateway.served import Checkpoint, ServedState
 from stages.gateway.server import Listener, bind_tcp
 from stages.gateway.stub_engine import StubEngine
 from stages.gateway.swapper import Swapper
+from stages.gateway.tls import Certificate
 from stages.gateway.writers import open_inbox, open_spool
 from stages.inbox.writer import InboxWriter
 from stages.populations import Whose
@@ -159,11 +160,13 @@ async def running(root: Path, **settings: Any) -> AsyncIterator[Rig]:
     rig.gateway = create_app(config, rig.spool, rig.inbox, rig.vault, keys, engine, rig.served, verdicts)
     rig.swapper = Swapper(rig.served, rig.update, config.drain_timeout_s)
     admin = Admin(ADMIN_KEY, rig.gateway.arms, rig.swapper, rig.spool, rig.gateway.metrics)
-    rig.public = public = Listener(rig.gateway, [bind_tcp("127.0.0.1", 0)], config)
+    certificate = Certificate.of(config, root)
+    rig.public = public = Listener(rig.gateway, [bind_tcp("127.0.0.1", 0)], config, certificate)
     private = Listener(admin, [bind_tcp("127.0.0.1", 0)], config)
     await asyncio.gather(public.start(), private.start())
-    rig.url = url_of(public)
-    rig.http = httpx.AsyncClient(base_url=rig.url, headers={"authorization": f"Bearer {rig.key}"}, timeout=20)
+    rig.url = url_of(public).replace("http", "https" if certificate else "http")
+    headers = {"authorization": f"Bearer {rig.key}"}
+    rig.http = httpx.AsyncClient(base_url=rig.url, headers=headers, timeout=20, verify=not certificate)
     rig.admin = httpx.AsyncClient(
         base_url=url_of(private),
         headers={"authorization": f"Bearer {ADMIN_KEY}"},

@@ -15,6 +15,7 @@ from stages.gateway.admission import Admission
 from stages.gateway.errors import ApiError
 from stages.gateway.gate import CutShortError, Gate
 from stages.gateway.logs import JsonLines
+from stages.gateway.shares import NOBODY
 from tests.stages.gateway.rig import Rig, running, until
 
 
@@ -23,13 +24,13 @@ def test_who_waits_is_told_how_long(  # hand-computed
     admission = Admission(running=2, queue=4, streams=1)
     admission._mean_s = 3.0
     for _ in range(6):
-        admission.admit().__enter__()
+        admission.admit(NOBODY).__enter__()
     with pytest.raises(ApiError) as caught:
-        admission.admit()
+        admission.admit(NOBODY)
     assert (caught.value.status, caught.value.code) == (429, "queue_full")
     assert caught.value.retry_after == 8  # 4 wait, it would be the 5th: 5 * 3 s, two at a time
-    admission.left(3.0, streamed=False)
-    admission.admit()
+    admission.left(3.0, NOBODY, streamed=False)
+    admission.admit(NOBODY)
 
 
 @pytest.mark.parametrize("kind", ["held", "exclusive"])
@@ -64,13 +65,13 @@ async def test_beyond_the_queue_is_429_and_nothing_accepted_is_lost(tmp_path: Pa
 async def test_streams_have_a_bound_of_their_own(tmp_path: Path) -> None:
     async with running(tmp_path, max_streams=1) as rig:
         first = asyncio.create_task(rig.chat(rig.hold(4), stream=True))
-        await until(lambda: rig.gateway.admission.streams == 1)
+        await until(lambda: rig.gateway.admission.streams.taken == 1)
         refused = await rig.chat("x", stream=True)
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, "too_many_streams")
         assert (await rig.chat("x")).status_code == 200
         rig.let_go()
         assert "[DONE]" in (await first).text
-        assert rig.gateway.admission.streams == 0
+        assert rig.gateway.admission.streams.taken == 0
 
 
 async def test_draining_finishes_what_was_accepted(rig: Rig) -> None:

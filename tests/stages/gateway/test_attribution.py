@@ -147,6 +147,17 @@ def test_claude_code_behind_a_proxy_keeps_its_session() -> None:
     assert opening("71fea", "You edit.", role="user") != opening("0aaa9", "You edit.", role="user")
 
 
+def test_a_client_that_tells_the_time_in_its_system_prompt_keeps_its_session() -> None:
+    """Each request was a session of its own, its answer without a follow-up."""
+
+    def opening(text: str, role: str = "system") -> bytes:
+        return conversation("k", "ada", [{"role": role, "content": text}, U], A)
+
+    assert opening("You edit. It is 9:59.") == opening("You edit. It is 10:00.")
+    assert opening("You edit. It is 9:59.") != opening("You ask. It is 9:59.")
+    assert opening("fix 1", role="user") != opening("fix 2", role="user")
+
+
 @pytest.mark.parametrize(
     ("model", "client"),  # which is `JSON.stringify(JSON.parse(model))`
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from typing import cast
 from unittest.mock import Mock
 
@@ -11,7 +12,9 @@ import pytest
 from uvicorn import Config
 from uvicorn.server import ServerState
 
+from stages.gateway.accepting import Acceptor
 from stages.gateway.protocol import HEADER_SLACK, GuardedProtocol, Phase
+from stages.gateway.taking import Counted
 
 
 def waiting(
@@ -19,9 +22,10 @@ def waiting(
 ) -> GuardedProtocol:
     """A connection in the middle of something, its transport and flow made up."""
     made = GuardedProtocol.__new__(GuardedProtocol)
-    made.transport, made.flow, made.cycle = transport, Mock(read_paused=False), None
+    made.transport = made.below = Counted(transport)
+    made.flow, made.cycle = Mock(read_paused=False), None
     transport.is_closing.return_value = False
-    transport.given, transport.get_write_buffer_size.return_value, made._taken = 0, 0, 0
+    transport.get_write_buffer_size.return_value, made._taken = 0, 0
     made.phase, made.since, made.deadline, made.send_deadline = phase, 0.0, deadline, send
     return made
 
@@ -45,8 +49,8 @@ def reset(monkeypatch: pytest.MonkeyPatch) -> Mock:
 
 
 def unsent(connection: GuardedProtocol, given: int, taken: int) -> None:
-    transport = cast(Mock, connection.transport)
-    transport.given, transport.get_write_buffer_size.return_value = given, given - taken
+    below = cast(Counted, connection.below)
+    below.given, below.get_write_buffer_size.return_value = given, given - taken
 
 
 def test_who_takes_nothing_has_them_too(reset: Mock) -> None:
@@ -108,3 +112,29 @@ async def test_what_comes_behind_too_many_headers_is_not_read() -> None:
     assert len(connection.headers) == connection.limits.max_headers * HEADER_SLACK + 1
     transport.write.assert_not_called()
     transport.abort.assert_called()
+
+
+def test_who_makes_room_for_a_new_connection() -> None:
+    """Of who has most; first who never asked, or has not to the end; then who has waited longest."""
+    acceptor = Acceptor.__new__(Acceptor)
+    acceptor._loop, acceptor._peers = Mock(time=lambda: 100.0), Counter({"many": 3, "one": 1, "other": 1})
+    asked = Mock(response_complete=True)
+    made = {
+        name: Mock(idle=True, phase=phase, cycle=cycle, since=since, peer=peer, left=Mock())
+        for name, phase, cycle, since, peer in (
+            ("kept", Phase.IDLE, asked, 40.0, "one"),
+            ("slow", Phase.HEAD, asked, 90.0, "other"),
+            ("many kept", Phase.IDLE, asked, 50.0, "many"),
+            ("many silent", Phase.IDLE, None, 95.0, "many"),
+            ("many slow", Phase.HEAD, asked, 94.0, "many"),
+            ("just there", Phase.IDLE, None, 99.8, "many"),
+        )
+    }
+    acceptor._protocols = left = list(made.values())
+    order = []
+    while acceptor._make_room(""):
+        (gone,) = [each for each in left if each.transport.abort.called]
+        left.remove(gone)
+        acceptor._peers[gone.peer] -= 1
+        order.append(next(name for name, each in made.items() if each is gone))
+    assert order == ["many slow", "many silent", "slow", "kept", "many kept"]

@@ -123,7 +123,7 @@ async def test_nobody_listens() -> None:
         pass
     with pytest.raises(EngineUnreachableError):
         await ask(Transport("http://127.0.0.1:1", {}, 2))
-    assert transport._slots._value == 8
+    assert transport._slots.free == 8
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ async def test_an_answer_that_breaks_off(answer: list[bytes]) -> None:
     async with serving(answer) as (_, transport):
         with pytest.raises(EngineBrokeOffError):
             await ask(transport)
-        assert transport._slots._value == 8
+        assert transport._slots.free == 8
 
 
 async def test_no_more_at_a_time_than_allowed() -> None:
@@ -191,7 +191,7 @@ async def test_streams(events: list[bytes], expected: list[object]) -> None:
         except ApiError as error:
             found.append(error.status)
         assert found == expected
-        assert transport._slots._value == 8
+        assert transport._slots.free == 8
 
 
 @pytest.mark.parametrize(

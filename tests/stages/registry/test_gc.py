@@ -235,7 +235,7 @@ def test_a_scratch_store_is_not_collected(workspace: Workspace, store: Store) ->
 
 def test_the_scratch_folder_of_a_run_that_goes_on_stays(workspace: Workspace, store: Store) -> None:
     """Killed, and taken up again after a week: gc took a night's work from under the second attempt."""
-    long_ago = time.time() - (gc.SCRATCH_DAYS + 1) * 86400
+    long_ago = time.time() - (gc.LOG_DAYS + 1) * 86400
 
     def first(ctx: RunContext) -> None:
         (ctx.scratch / "attempts").write_text("of a night")
@@ -245,9 +245,15 @@ def test_the_scratch_folder_of_a_run_that_goes_on_stays(workspace: Workspace, st
     def second(ctx: RunContext) -> None:
         assert ctx.scratch.stat().st_mtime > long_ago + 86400, "it is taken up now"
         os.utime(ctx.scratch, (long_ago, long_ago))  # and goes on for more than a week
+        for log in logs():
+            os.utime(log, (long_ago, long_ago))
         gc.collect(store, 0.0, by="cron")
+        assert [log.stem for log in logs()] == [ctx.run_id], "of the first attempt nobody writes any more"
         assert (ctx.scratch / "attempts").read_text() == "of a night"
         raise RuntimeError("killed again")
+
+    def logs() -> list[Path]:
+        return sorted((store.dir / "logs").iterdir())
 
     for during in (first, second):
         with pytest.raises(RuntimeError):
