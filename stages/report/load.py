@@ -6,7 +6,7 @@ each; together they tell of everything. Not for: which ones are meant (`chosen.p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from stages import schemas, tables
 from stages.collect.logs.clock import ZONELESS
 from stages.errors import InputMissingError, IntegrityError
-from stages.forget.since import lost
 from stages.parts import floats
 from stages.report.episodes import (
     CALLS,
@@ -42,7 +41,7 @@ _TOLD = ("episode_id", "key_id", "user", "session", "at", "reward", "why_not", *
 _UNSHOWN = ("asking_price", "latency_first_token")  # the stabiliser's term, and a part of the latency
 
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
-Gone = Callable[[Iterable[str]], Mapping[str, int]]
+Gone = Callable[[Iterable[str], Sequence[str]], set[str]]  # `Since.lost`
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,16 +60,16 @@ class Loaded:
     repeated: int
 
 
-def nobody(users: Iterable[str]) -> dict[str, int]:
+def nobody(users: Iterable[str], artifacts: Sequence[str]) -> set[str]:
     """Of no user is it known that they were forgotten."""
-    return {}
+    return set()
 
 
 def load(store: Store, *experiences: Artifact, gone: Gone = nobody) -> Loaded:
     """Read experiences as one. An episode that several have is the last one's: a log may have grown.
 
     Args:
-        gone: says when (ms) each of some users was last forgotten, none of whom never was.
+        gone: says which of some users were forgotten after the last of some artifacts (digests) was made.
 
     Raises:
         InputMissingError: (exit 5) one was distilled by a version that told less.
@@ -80,7 +79,7 @@ def load(store: Store, *experiences: Artifact, gone: Gone = nobody) -> Loaded:
     whole = pa.concat_tables(found, promote_options="default").combine_chunks()
     table = whole.take(pa.array(_last(whole)))
     users = _codes(table["user"])
-    away = _sealed_for_ever(store, experiences, users, table[ORIGIN].to_numpy(), gone(users.names))
+    away = _sealed_for_ever(experiences, users, table[ORIGIN].to_numpy(), gone)
     away |= np.asarray(pc.equal(table["why_not"], FORGOTTEN).to_numpy(), dtype=np.bool_)
     why_not = pc.if_else(pa.array(away), FORGOTTEN, table["why_not"])
     table = table.set_column(table.column_names.index("why_not"), "why_not", why_not)
@@ -88,19 +87,14 @@ def load(store: Store, *experiences: Artifact, gone: Gone = nobody) -> Loaded:
     return Loaded(table, readable, int(away.sum()), len(whole) - len(table))
 
 
-def _sealed_for_ever(
-    store: Store, experiences: Sequence[Artifact], users: Labels, origins: Ints, times: Mapping[str, int]
-) -> Bools:
+def _sealed_for_ever(experiences: Sequence[Artifact], users: Labels, origins: Ints, gone: Gone) -> Bools:
     """Rows [N] whose interactions were made before their user was forgotten; later ones distill opened."""
     away = np.zeros(len(origins), dtype=np.bool_)
-    if not times:
-        return away
-    made = {one.digest: one.created_at for one in store.all_of("interactions", removed=True)}
     for place, experience in enumerate(experiences):
-        of_it = [made[digest] for digest in experience.meta["interactions"] if digest in made]
-        names = lost(times, max(of_it, default=experience.created_at))
-        gone = np.array([name in names for name in users.names], dtype=np.bool_)[users.codes]
-        away |= gone & (origins == place)
+        names = gone(users.names, experience.meta["interactions"] or [experience.digest])
+        if names:
+            of_them = np.array([name in names for name in users.names], dtype=np.bool_)[users.codes]
+            away |= of_them & (origins == place)
     return away
 
 
