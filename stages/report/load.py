@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from stages import schemas, tables
 from stages.collect.logs.clock import ZONELESS
-from stages.errors import InputMissingError, IntegrityError
+from stages.errors import IntegrityError
 from stages.parts import floats
+from stages.refs import require_this_version
 from stages.report.episodes import (
     CALLS,
     LABELS,
@@ -100,12 +101,7 @@ def _sealed_for_ever(experiences: Sequence[Artifact], users: Labels, origins: In
 
 def _table(store: Store, experience: Artifact, place: int) -> pa.Table:
     """Its episodes with their calls."""
-    if experience.meta.get("schema") != schemas.EXPERIENCE_SCHEMA:
-        raise InputMissingError(
-            f"{experience.ref} was distilled by another version ({experience.meta.get('schema')}): it lacks "
-            "columns that a report needs",
-            hint=f"distill it again: rtrl distill --input {_interactions_ref(store, experience)}",
-        )
+    require_this_version(store, experience)
     wanted = pa.schema([f for f in schemas.experience_episodes(SIGNALS) if f.name in _TOLD])
     table = tables.read(experience.path / schemas.EPISODES_FILE, wanted)
     calls, told = calls_of(store, experience, table["episode_id"])
@@ -193,11 +189,6 @@ def _untold(calls: pa.ChunkedArray) -> Floats:
     errors = pc.struct_field(pc.list_flatten(calls), "error")
     untold = np.asarray(pc.fill_null(pc.equal(errors, "untold"), False).to_numpy(), dtype=np.bool_)
     return np.bincount(of[untold], minlength=len(calls)).astype(np.float64)
-
-
-def _interactions_ref(store: Store, experience: Artifact) -> str:
-    found = [store.artifact(digest) for digest in experience.meta.get("interactions", ())]
-    return next((one.ref for one in found if one is not None), "interactions@vN")
 
 
 def _codes(column: pa.ChunkedArray) -> Labels:
