@@ -29,6 +29,7 @@ from rtrl_cli.output import (
 from stages import interrupts
 
 _NO_PATH = ("Symlink loop from", "Could not determine home directory")  # pathlib's, of what a user named
+_NO_ROOM = "failed to map segment from shared object"  # the loader's, with no reason behind it
 HINT_OF_A_BUG = "this is a bug in rtrl; --debug shows where it happened"
 
 
@@ -94,6 +95,8 @@ def _of_the_user(error: Exception, arguments: Sequence[str]) -> RtrlError | None
     known = of_system(error) if isinstance(error, OSError) else of_database(error)
     if isinstance(error, MemoryError):
         known = of_memory(error)
+    elif isinstance(error, ImportError) and str(error).strip().endswith(_NO_ROOM):
+        known = of_memory(MemoryError("a library does not fit"))
     if known is not None:
         known.__cause__ = error
     return known
@@ -139,9 +142,12 @@ def _describe(error: BaseException, code: int) -> dict[str, Any]:
         return {"code": code, "kind": error.kind, "message": error.message, "hint": error.hint}
     if word := interrupts.SIGNALLED.get(code):
         return {"code": code, "kind": word, "message": word, "hint": ""}
-    from cursorbench.redaction import redact
+    try:
+        from cursorbench.redaction import redact
 
-    text = redact(f"{type(error).__name__}: {error}").text
+        text = redact(f"{type(error).__name__}: {error}").text
+    except Exception:  # noqa: BLE001  no memory for it: what was not looked through is not shown
+        text = type(error).__name__
     return {"code": code, "kind": "bug", "message": text, "hint": HINT_OF_A_BUG}
 
 

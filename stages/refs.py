@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from stages.errors import UsageError
+from stages.errors import InputMissingError, UsageError
 from stages.stage import Artifact, Stage
 
 if TYPE_CHECKING:
@@ -38,6 +38,21 @@ def require_own(named: Artifact, line: str) -> None:
         raise UsageError(
             f"{named.ref} is of line {named.line}, and this is line {line}",
             hint=f"a line learns from its own users only; `--line {named.line}` works on that one",
+        )
+
+
+def require_this_version(store: Store, experience: Artifact) -> None:
+    """Raise InputMissingError (exit 5) for an experience of a version whose columns were others: no damage,
+    and mended by distilling it again."""
+    from stages.schemas import EXPERIENCE_SCHEMA  # pyarrow, which a deploy does without
+
+    schema = experience.meta.get("schema")
+    if schema != EXPERIENCE_SCHEMA:
+        found = (store.artifact(digest) for digest in experience.meta.get("interactions", ()))
+        ref = next((one.ref for one in found if one is not None), "interactions@vN")
+        raise InputMissingError(
+            f"{experience.ref} was distilled by another version ({schema}): its columns are others",
+            hint=f"distill it again: rtrl distill --input {ref}",
         )
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     pass
 
 REFERENCES = "checkpoint@live, checkpoint@anchor, KIND@vN, KIND@latest, sha256:PREFIX"
+_AT_A_TIME = 100  # rows: whoever wants the newest of thousands reads no others
 _BY_NAME = re.compile(r"([a-z_]+)(?:@([A-Za-z0-9_.-]+))?")
 _BY_DIGEST = re.compile(r"sha256:([0-9a-f]{6,64})")
 _FIRST = {  # of a kind of which there is none
@@ -163,8 +164,9 @@ class Store(RunQueries):
         query = select(ArtifactRow).where(ArtifactRow.kind == kind, col(ArtifactRow.state).in_(states))
         if line is not None:
             query = query.where(ArtifactRow.line == line)
+        query = query.order_by(desc(col(ArtifactRow.version))).execution_options(yield_per=_AT_A_TIME)
         with self.read() as session:
-            for row in session.exec(query.order_by(desc(col(ArtifactRow.version)))):
+            for row in session.exec(query):
                 meta = json.loads(row.meta)
                 if all(meta.get(key) == value for key, value in (where or {}).items()):
                     yield self.artifact_of(row)

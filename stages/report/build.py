@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pyarrow as pa
 from cursorbench.redaction import Kind, by_kind
 from stages import schemas
 from stages.errors import UsageError
-from stages.forget.since import times_of
+from stages.forget.since import Since
 from stages.report.chosen import distill_commands, in_order, not_here
 from stages.report.episodes import LABELS
 from stages.report.examples import Example, examples
@@ -124,7 +123,7 @@ def build(
         InputMissingError: (exit 5) an experience was distilled by a version that told less.
         IntegrityError: (exit 12) an artifact is damaged.
     """
-    gone = partial(times_of, workspace.keys_dir)
+    gone = Since(store, workspace.keys_dir).lost
     loaded = load(store, *experiences, gone=gone)
     newest = experiences[-1]
     episodes = loaded.episodes

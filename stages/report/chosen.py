@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from stages import schemas, tables
 from stages.errors import InputMissingError, UsageError
-from stages.forget.since import lost
 from stages.report.left_out import Left
 from stages.report.load import Gone, keys, nobody
 from stages.rewarded import rewarded_by
@@ -124,7 +123,7 @@ def not_here(store: Store, chosen: Sequence[Artifact], table: pa.Table, gone: Go
 
 def _readable(episodes: pa.Table, interactions: Artifact, gone: Gone) -> pa.Table:
     """Those whose user was not forgotten after the interactions were made."""
-    away = lost(gone(episodes["user"].unique().to_pylist()), interactions.created_at)
+    away = gone(episodes["user"].unique().to_pylist(), [interactions.digest])
     sealed = pc.is_in(episodes["user"], value_set=pa.array(sorted(away), pa.string()))
     return episodes.filter(pc.invert(sealed))
 

@@ -6,7 +6,7 @@ each; together they tell of everything. Not for: which ones are meant (`chosen.p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from stages import schemas, tables
 from stages.collect.logs.clock import ZONELESS
-from stages.errors import InputMissingError, IntegrityError
-from stages.forget.since import lost
+from stages.errors import IntegrityError
 from stages.parts import floats
+from stages.refs import require_this_version
 from stages.report.episodes import (
     CALLS,
     LABELS,
@@ -42,7 +42,7 @@ _TOLD = ("episode_id", "key_id", "user", "session", "at", "reward", "why_not", *
 _UNSHOWN = ("asking_price", "latency_first_token")  # the stabiliser's term, and a part of the latency
 
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
-Gone = Callable[[Iterable[str]], Mapping[str, int]]
+Gone = Callable[[Iterable[str], Sequence[str]], set[str]]  # `Since.lost`
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,16 +61,16 @@ class Loaded:
     repeated: int
 
 
-def nobody(users: Iterable[str]) -> dict[str, int]:
+def nobody(users: Iterable[str], artifacts: Sequence[str]) -> set[str]:
     """Of no user is it known that they were forgotten."""
-    return {}
+    return set()
 
 
 def load(store: Store, *experiences: Artifact, gone: Gone = nobody) -> Loaded:
     """Read experiences as one. An episode that several have is the last one's: a log may have grown.
 
     Args:
-        gone: says when (ms) each of some users was last forgotten, none of whom never was.
+        gone: says which of some users were forgotten after the last of some artifacts (digests) was made.
 
     Raises:
         InputMissingError: (exit 5) one was distilled by a version that told less.
@@ -80,7 +80,7 @@ def load(store: Store, *experiences: Artifact, gone: Gone = nobody) -> Loaded:
     whole = pa.concat_tables(found, promote_options="default").combine_chunks()
     table = whole.take(pa.array(_last(whole)))
     users = _codes(table["user"])
-    away = _sealed_for_ever(store, experiences, users, table[ORIGIN].to_numpy(), gone(users.names))
+    away = _sealed_for_ever(experiences, users, table[ORIGIN].to_numpy(), gone)
     away |= np.asarray(pc.equal(table["why_not"], FORGOTTEN).to_numpy(), dtype=np.bool_)
     why_not = pc.if_else(pa.array(away), FORGOTTEN, table["why_not"])
     table = table.set_column(table.column_names.index("why_not"), "why_not", why_not)
@@ -88,30 +88,20 @@ def load(store: Store, *experiences: Artifact, gone: Gone = nobody) -> Loaded:
     return Loaded(table, readable, int(away.sum()), len(whole) - len(table))
 
 
-def _sealed_for_ever(
-    store: Store, experiences: Sequence[Artifact], users: Labels, origins: Ints, times: Mapping[str, int]
-) -> Bools:
+def _sealed_for_ever(experiences: Sequence[Artifact], users: Labels, origins: Ints, gone: Gone) -> Bools:
     """Rows [N] whose interactions were made before their user was forgotten; later ones distill opened."""
     away = np.zeros(len(origins), dtype=np.bool_)
-    if not times:
-        return away
-    made = {one.digest: one.created_at for one in store.all_of("interactions", removed=True)}
     for place, experience in enumerate(experiences):
-        of_it = [made[digest] for digest in experience.meta["interactions"] if digest in made]
-        names = lost(times, max(of_it, default=experience.created_at))
-        gone = np.array([name in names for name in users.names], dtype=np.bool_)[users.codes]
-        away |= gone & (origins == place)
+        names = gone(users.names, experience.meta["interactions"] or [experience.digest])
+        if names:
+            of_them = np.array([name in names for name in users.names], dtype=np.bool_)[users.codes]
+            away |= of_them & (origins == place)
     return away
 
 
 def _table(store: Store, experience: Artifact, place: int) -> pa.Table:
     """Its episodes with their calls."""
-    if experience.meta.get("schema") != schemas.EXPERIENCE_SCHEMA:
-        raise InputMissingError(
-            f"{experience.ref} was distilled by another version ({experience.meta.get('schema')}): it lacks "
-            "columns that a report needs",
-            hint=f"distill it again: rtrl distill --input {_interactions_ref(store, experience)}",
-        )
+    require_this_version(store, experience)
     wanted = pa.schema([f for f in schemas.experience_episodes(SIGNALS) if f.name in _TOLD])
     table = tables.read(experience.path / schemas.EPISODES_FILE, wanted)
     calls, told = calls_of(store, experience, table["episode_id"])
@@ -199,11 +189,6 @@ def _untold(calls: pa.ChunkedArray) -> Floats:
     errors = pc.struct_field(pc.list_flatten(calls), "error")
     untold = np.asarray(pc.fill_null(pc.equal(errors, "untold"), False).to_numpy(), dtype=np.bool_)
     return np.bincount(of[untold], minlength=len(calls)).astype(np.float64)
-
-
-def _interactions_ref(store: Store, experience: Artifact) -> str:
-    found = [store.artifact(digest) for digest in experience.meta.get("interactions", ())]
-    return next((one.ref for one in found if one is not None), "interactions@vN")
 
 
 def _codes(column: pa.ChunkedArray) -> Labels:

@@ -94,10 +94,12 @@ def require_endpoint(run_dir: Path) -> Endpoint:
     found = running_endpoint(run_dir)
     if found is not None:
         return found
-    starting = not locks.is_free(run_dir / LOCK)
+    if not locks.is_free(run_dir / LOCK):
+        raise DependencyDownError(
+            "`rtrl serve` is still starting", hint="wait until it says that it is ready"
+        )
     raise DependencyDownError(
-        "`rtrl serve` is still starting" if starting else "nothing is being served in this workspace",
-        hint="wait until it says that it is ready"
-        if starting
-        else "start `rtrl serve`, or give --offline to change what the next `rtrl serve` serves",
+        "nothing is being served in this workspace",
+        hint="start `rtrl serve`; without one `rtrl deploy --offline` or `rtrl rollback --offline` says what "
+        "the next one serves",
     )

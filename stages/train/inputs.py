@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from stages.errors import InputMissingError, UsageError
 from stages.populations import FIRST
-from stages.refs import line_state_named, require_own
+from stages.refs import line_state_named, require_own, require_this_version
 from stages.registry.store import Store
 from stages.stage import Artifact
 
@@ -41,7 +41,7 @@ def experience_named(store: Store, line: str, ref: str) -> Artifact:
     """The experience that `ref` names.
 
     Raises UsageError for another kind or another line's, InputMissingError (exit 5) for one of session logs,
-    without tokens.
+    without tokens, or of another version of rtrl.
     """
     named = store.resolve(ref, line)
     if named.kind != "experience":
@@ -55,6 +55,7 @@ def experience_named(store: Store, line: str, ref: str) -> Artifact:
             if served
             else "train on what `rtrl collect` seals from the spool of `rtrl serve`",
         )
+    require_this_version(store, named)
     return named
 
 
@@ -69,7 +70,7 @@ def _experience(store: Store, line: str, refs: Mapping[str, str]) -> Artifact:
     found = newest_served(store, line)
     if store.latest("experience", line) is None:
         raise InputMissingError(f"line {line} has no experience", hint="run `rtrl collect`, `rtrl distill`")
-    return found or experience_named(store, line, "experience@latest")
+    return experience_named(store, line, found.ref if found else "experience@latest")
 
 
 def _checkpoint(store: Store, line: str, ref: str) -> Artifact:

@@ -12,9 +12,11 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 
@@ -117,6 +119,28 @@ def test_failures(workspace: Workspace, arguments: list[str], code: int, words: 
     assert (error["code"], words in error["message"]) == (code, True)
     assert error["hint"]
     assert error["kind"]
+
+
+def test_without_memory_there_is_no_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under `ulimit -v`: a library did not fit, and what masks a bug's message neither."""
+
+    def raising(error: Exception) -> Callable[..., NoReturn]:
+        def fails(*_: object) -> NoReturn:
+            raise error
+
+        return fails
+
+    unmapped = "libarrow.so.2100: failed to map segment from shared object"
+    monkeypatch.setattr("rtrl_cli.app.call", raising(ImportError(unmapped)))
+    assert run(["report"]) == 13
+    assert "not enough memory" in capsys.readouterr().err
+    monkeypatch.setattr("rtrl_cli.app.call", raising(ImportError(f"{unmapped}: Operation not permitted")))
+    assert run(["report"]) == 1, "a disk mounted noexec"
+    monkeypatch.setattr("cursorbench.redaction.redact", raising(MemoryError()))
+    assert run(["report"]) == 1
+    assert "error: ImportError\nhint: " in capsys.readouterr().err
 
 
 def test_the_run_of_a_stage_that_failed_is_named(

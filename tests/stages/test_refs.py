@@ -9,9 +9,10 @@ import pytest
 
 from stages.collect.run import STAGE as COLLECT
 from stages.distill.run import STAGE as DISTILL
-from stages.errors import UsageError
+from stages.errors import InputMissingError, UsageError
 from stages.refs import refs_by_kind
 from stages.registry.store import Store
+from stages.schemas import EXPERIENCE_SCHEMA
 from stages.stage import Artifact, Output, Stage
 from stages.train.inputs import experience_named
 from stages.train.run import STAGE as TRAIN
@@ -32,16 +33,33 @@ def line(tmp_path: Path) -> tuple[Workspace, Store, list[Artifact]]:
     return workspace, store, [first, second]
 
 
-def _learnt(store: Store, root: Path, line: str, of: Artifact) -> None:
-    folder = root / line
+def _learnt(store: Store, root: Path, line: str, of: Artifact, schema: str = EXPERIENCE_SCHEMA) -> None:
+    folder = root / f"{line}-{schema[-1]}"
     folder.mkdir()
-    (folder / "rows").write_text(line)
+    (folder / "rows").write_text(folder.name)
+    output = Output("interactions", {"checkpoint": of.digest})
+    taken = store.publish_external({"interactions": (output, folder)}, line=line, stage="collect")
+    meta = {"checkpoint": of.digest, "schema": schema, "interactions": [taken["interactions"].digest]}
     outputs = {
-        "interactions": (Output("interactions", {"checkpoint": of.digest}), folder),
-        "experience": (Output("experience", {"checkpoint": of.digest}), folder),
+        "experience": (Output("experience", meta), folder),
         "line_state": (Output("line_state", {"checkpoint": of.digest}), folder),
     }
     store.publish_external(outputs, line=line, stage="distill")
+
+
+def test_an_experience_of_another_version_is_to_be_distilled_again(
+    line: tuple[Workspace, Store, list[Artifact]], tmp_path: Path
+) -> None:
+    """It was taken for damage (exit 12), with a hint to make it again that did not say of what."""
+    workspace, store, (_, second) = line
+    assert TRAIN.resolve(workspace, store, {})["experience"].ref == "experience@v1"
+    _learnt(store, tmp_path, "auto", second, "rtrl-experience/1")
+    for refs in ({}, {"experience": "experience@v2"}):
+        with pytest.raises(
+            InputMissingError, match=r"experience@v2 was distilled by another version"
+        ) as caught:
+            TRAIN.resolve(workspace, store, refs)
+        assert caught.value.hint.endswith("rtrl distill --input interactions@v2")
 
 
 @pytest.mark.parametrize("stage", [COLLECT, DISTILL, TRAIN], ids=lambda stage: stage.name)

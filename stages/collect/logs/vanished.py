@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages import schemas, tables
-from stages.forget.since import lost, times_of
+from stages.forget.since import Since
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
@@ -45,7 +45,7 @@ def vanished(
             continue
         before, now = _episodes(one.path), _episodes(folder)["session"].unique()
         missing = before.filter(pc.invert(pc.is_in(before["session"], value_set=now)))
-        away = lost(times_of(keys_dir, missing["user"].unique().to_pylist()), one.created_at)
+        away = Since(store, keys_dir).lost(missing["user"].unique().to_pylist(), [one.digest])
         sealed = pc.is_in(missing["user"], value_set=pa.array(sorted(away), pa.string()))
         missed = missing.filter(pc.invert(sealed))["session"]
         return Vanished(one.ref, len(missed.unique()), len(missed)) if len(missed) else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from stages.collect.logs.source import Source
 from stages.collect.run import CollectStage
 from stages.distill.run import DistillStage
 from stages.errors import UsageError
+from stages.forget.forget import forget
+from stages.forget.since import Since
 from stages.init import init_bare
 from stages.registry.store import Store
 from stages.report.build import Report, build
@@ -18,7 +22,7 @@ from stages.report.chosen import choose
 from stages.report.load import load
 from stages.result import StageResult
 from stages.runner import run_stage
-from stages.vault import Vault
+from stages.vault import DATABASE_FILE, Vault
 from stages.workspace import Workspace
 from tests.stages.report.reported import DAY, REQUESTS, write_log
 
@@ -150,8 +154,27 @@ def test_who_is_back_after_being_forgotten_has_no_old_episode(
     assert (found.episodes, found.users) == (3, 1)
     assert left(found)["from the figures", "forgotten"] == 3
     chosen = choose(place[1], (), "auto", everything=True)
-    before = load(place[1], *chosen, gone=lambda users: {"ada": 1000 * AT})  # forgotten, then collected
+    before = load(place[1], *chosen, gone=lambda users, made: set())  # forgotten, then collected
     assert (len(before.episodes), before.forgotten) == (6, 0)
+
+
+@pytest.mark.parametrize("year", [-1, 1])
+def test_whether_a_user_was_forgotten_since_no_clock_decides(
+    place: tuple[Workspace, Store], tmp_path: Path, year: int
+) -> None:
+    """`forget` ran after the clock had been set back, or on one that was ahead for a day."""
+    write_log(tmp_path / "ada.jsonl", "s1", "m1", AT, REQUESTS)
+    took(place, tmp_path / "ada.jsonl", "ada")
+    forget(*place, "ada", by="test")
+    with closing(sqlite3.connect(place[0].keys_dir / DATABASE_FILE)) as keys, keys:
+        keys.execute("UPDATE user_keys SET forgotten = forgotten + ?", (1000 * 365 * DAY * year,))
+    write_log(tmp_path / "ben.jsonl", "s2", "m1", AT, REQUESTS)
+    took(place, tmp_path / "ben.jsonl", "ben")
+    found = reported(place, everything=True)
+    assert (found.episodes, found.users, left(found)["from the figures", "forgotten"]) == (3, 1, 3)
+    gone = Since(place[1], place[0].keys_dir).lost
+    first, second = (place[1].resolve(f"interactions@v{n}").digest for n in (1, 2))
+    assert (gone(["ada", "ben"], [first]), gone(["ada"], [first, second])) == ({"ada"}, set())
 
 
 def test_of_who_was_forgotten_nothing_is_missed(place: tuple[Workspace, Store], tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import socket
@@ -224,7 +225,10 @@ def told(name: str) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("name", ["rtrl-serve.service", "rtrl-cycle.service"])
+UNITS = sorted(path.name for path in (ROOT / "scripts" / "systemd").glob("*.service"))
+
+
+@pytest.mark.parametrize("name", UNITS)
 def test_a_unit_can_keep_what_is_compiled(name: str) -> None:
     """With ProtectSystem=strict a user's home is read-only: vLLM inspected its models at every start anew."""
     unit = told(name)
@@ -233,6 +237,28 @@ def test_a_unit_can_keep_what_is_compiled(name: str) -> None:
     assert unit["ProtectSystem"] == ["strict"]
     assert variables["HOME"] == f"/var/cache/{folder}"
     assert variables["PYTHONPYCACHEPREFIX"].startswith(f"/var/cache/{folder}/")
+
+
+def test_what_the_example_crontab_does_units_do() -> None:
+    """Under systemd nothing checked and cleared the store, or copied registry and keys."""
+    lines = (ROOT / "scripts" / "rtrl.crontab").read_text().splitlines()
+    asked = {
+        command
+        for line in lines
+        if line[:1].isdigit()
+        for command in re.findall(r"\brtrl ([a-z]+(?: backup)?)", line)
+    }
+    done = {
+        command
+        for name in UNITS
+        for key in ("ExecStart", "ExecStopPost")
+        for value in told(name).get(key, [])
+        for command in re.findall(r"bin/rtrl ([a-z]+(?: backup)?)", value)
+    }
+    assert asked == {"cycle", "verify", "gc", "db backup", "keys backup"}
+    assert done == asked | {"serve"}
+    for name in set(UNITS) - {"rtrl-serve.service"}:
+        assert told(name.replace(".service", ".timer"))["WantedBy"] == ["timers.target"]
 
 
 def test_the_cycles_unit_leaves_bubblewrap_what_it_needs() -> None:

@@ -26,8 +26,10 @@ def test_a_file_without_its_process_is_stale(line: Line) -> None:
     line.gateway.close()
     assert read_endpoint(line.workspace.run_dir) is not None
     assert running_endpoint(line.workspace.run_dir) is None
-    with pytest.raises(DependencyDownError, match="nothing is being served"):
+    with pytest.raises(DependencyDownError, match="nothing is being served") as caught:
         require_endpoint(line.workspace.run_dir)
+    # a cycle, or `rtrl ab --decide`, was told to give --offline, which neither takes
+    assert all(f"`rtrl {name} --offline`" in caught.value.hint for name in ("deploy", "rollback"))
 
 
 def test_a_lock_without_a_file_is_a_start_going_on(line: Line) -> None:

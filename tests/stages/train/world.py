@@ -179,6 +179,7 @@ class TrainWorld:
                     Output(
                         "experience",
                         {
+                            "schema": schemas.EXPERIENCE_SCHEMA,
                             "spec": SPEC,
                             "checkpoint": self.live,
                             "own": {"mine": {"function": "ours:mine", "digest": own}} if own else {},
