@@ -341,6 +341,35 @@ def test_what_an_agent_told_its_model_is_the_result_of_its_call() -> None:
     assert (episode.system, episode.invalid_calls) == ("be", 1)
 
 
+def test_what_comes_through_bounds_the_memory_it_takes() -> None:
+    """A body of empty lists took 440 MB of the process that makes the trial, and all were kept: what a model
+    ran could end that process, and its trial had no grade."""
+    recorder = Recorder(Budget(turns=9))
+    parts = [{"type": "text", "text": "x" * 90_000}, []]
+    asked = {**ASKED, "content": parts, "tool_calls": ["y"] * 90_000, "more": [[]] * 9}
+    recorder.add({"messages": [asked]}, completion({"content": "hi", "more": 1}))
+    turn = recorder.episode("go", StopReason.ANSWERED, "", 1.0).turns[0]
+    assert turn.asked == ({"role": "user", "content": "\n[cut]", "tool_calls": "\n[cut]"},)
+    assert set(turn.message) <= {"role", "content", "tool_calls"}
+    room = module._Room(5)
+    order: list[str] = []
+    with room.of(3):
+        other = threading.Thread(
+            target=lambda: [order.append("in") for _ in [1] if room.of(3).__enter__() is None]
+        )
+        other.start()
+        other.join(0.05)
+        order.append("out")
+    other.join(5)
+    assert order == ["out", "in"]
+    with Relay(Endpoint("http://127.0.0.1:9"), Budget(turns=9)) as relay, client(relay) as http:
+        many = json.dumps({"messages": [ASKED], "more": [[]] * module.MAX_VALUES})
+        answer = http.post("/v1/chat/completions", content=many)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+        assert relay.folder.parent.stat().st_mode & 0o077 == 0, "other users of the machine"
+    assert not relay.folder.parent.exists()
+
+
 @pytest.mark.parametrize("depth", range(900, 1000, 3))
 def test_no_depth_of_nesting_makes_a_model_call_free(depth: int) -> None:
     try:
