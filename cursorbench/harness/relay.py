@@ -106,6 +106,14 @@ class Relay:
         return True
 
 
+def _nameless(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A body without what rtrl's gateway reads there of whose request it is: the arm goes by that."""
+    found = {name: value for name, value in body.items() if name != "user"}
+    if isinstance(told := body.get("metadata"), dict):
+        found["metadata"] = {name: value for name, value in told.items() if not name.startswith("rtrl_")}
+    return found
+
+
 class _Room:
     """Bytes of bodies that are held at one time; who finds too little room waits."""
 
@@ -227,7 +235,7 @@ class _Handler(BaseHTTPRequestHandler):
         started = time.perf_counter()
         try:
             # whatever is asked for: else what runs inside could ask an endpoint's stronger model
-            body = {**body, "model": relay.driver.model}
+            body = {**_nameless(body), "model": relay.driver.model}
             answer = relay.driver.post(body, relay.attribution)
             found = sse.read(answer.content, answer.headers, time.perf_counter() - started)
             relay.recorder.add(body, found)

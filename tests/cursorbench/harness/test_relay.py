@@ -107,6 +107,24 @@ async def test_model_calls_get_through_under_the_real_key_and_the_trial_s_names(
     assert [turn.segment for turn in episode.turns][:2] == [0, 1], "another conversation"
 
 
+async def test_no_body_says_whose_request_it_is(tmp_path: Path) -> None:
+    """A trial gives no user's name: one in the body was the user's whose arm answers, in a canary."""
+
+    def inside(rig: Rig) -> None:
+        named = {f"rtrl_{field}": "eve" for field in ("user", "session", "group")} | {"mine": "x"}
+        with Relay(Endpoint(rig.url, rig.key), Budget(turns=9)) as relay, client(relay) as http:
+            for said in ({"user": "eve"}, {"metadata": named}, {"metadata": {"rtrl_no_train": True}}):
+                assert ask(http, "x", **said).status_code == 200
+            assert ask(http, "x", metadata="eve").status_code == 400
+
+    async with running(tmp_path) as rig:
+        await asyncio.to_thread(inside, rig)
+        recorded = rig.generations()
+    assert len(recorded) == 3
+    assert {(one.user, one.no_train) for one in recorded} == {(recorded[0].key_id, False)}
+    assert not any("eve" in one.session for one in recorded)
+
+
 async def test_the_gateway_says_which_weights_it_serves(tmp_path: Path) -> None:
     def inside(rig: Rig) -> tuple[str, str]:
         with Driver(Endpoint(rig.url, rig.key)) as driver, Driver(Endpoint(rig.url, "none")) as stranger:
