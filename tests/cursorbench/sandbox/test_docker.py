@@ -158,6 +158,7 @@ def refused(name: str, *arguments: int) -> int:
         (("clone", 0x10000011), 1),  # CLONE_NEWUSER
         (("clone", 0x00020011), 1),  # CLONE_NEWNS
         (("ioctl", 0, 0x5412), 1),  # TIOCSTI
+        (("fcntl", 3, 1024), 1),  # F_SETLEASE
         (("ioctl", 0, 0x1_0000_5412), 1),  # the kernel reads the lower half
         (("ioctl", 0, 0x5401), 0),
         (("socket", 1), 0),
