@@ -79,7 +79,7 @@ _ENTITIES = (
     " + ']><testsuites>&h;</testsuites>')"
 )
 ATTEMPTS: list[Attempt] = [
-    Attempt("a file of the host below a base's link", "what is read outside", _below_a_link),
+    Attempt("what the host has below a link of the base", "what is read outside", _below_a_link),
     _read("a report that is a bomb of entities", "no document types", _refused(f"{_ENTITIES}.encode()")),
     _read(
         "the same in UTF-16",
