@@ -12,8 +12,7 @@ fork of its own:
    that fails on the base, the first run once more, before or after, by the throw of a coin.
 
 The verdict is made here, by the parent, of ids and outcomes; nothing that the tested code can write is a
-reward. A sandbox that died is a SandboxError and no grade. What a forger in the test's own process could
-still do is in docs/bench-run.md. Not here: the other axes.
+reward. A sandbox that died is no grade. What a forger could still do is in docs/bench-run.md. Not here: other axes.
 """
 
 from __future__ import annotations
@@ -45,6 +44,7 @@ Reason = Literal[
 ROUNDS = 4  # of runs and challenges, for a diff whose text reaches for the runner or its process
 MOST_RUNS = 3 * ROUNDS  # of the tests
 _ENDED: Final = ("timeout", "memory", "output")
+ROOM = 64 << 20  # bytes of disk for the tests, beside what a model may have filled
 SHOWN = 20  # ids kept of failed and missing tests
 
 
@@ -100,7 +100,8 @@ def grade(
         raise IntegrityError(f"task {task.fields.instance_id} expects no tests", hint="it cannot be graded")
     tests = test_files(task, environment.root)
     found = flags.of_diff(diff)
-    with backend.start(environment, limits) as sandbox:
+    given = limits or Limits()
+    with backend.start(environment, replace(given, disk=given.disk + ROOM)) as sandbox:
         _find_command(sandbox, task.tests.command[0])
         try:
             touched = restoring.apply(sandbox, diff)
@@ -190,9 +191,8 @@ def _challenged(again: Ran, expected: Iterable[str], broken: Sabotaged) -> str:
 
     What was not sabotaged has to pass as before: who is honest in the challenge alone is not believed.
     """
-    for name in sorted(broken.must_fail):
-        if again.outcomes.get(name) == "passed":
-            return f"{name} was reported as passed when it could not pass"
+    if lies := [name for name in sorted(broken.must_fail) if again.outcomes.get(name) == "passed"]:
+        return f"{lies[0]} was reported as passed when it could not pass"
     for name in expected:
         if name not in broken.must_fail | broken.may_fail and again.outcomes.get(name) != "passed":
             said = again.outcomes.get(name, "nothing")
@@ -241,7 +241,7 @@ def _outcome(ran: Ran, expected: Iterable[str]) -> Correctness:
 
 
 def _lie(ran: Ran, planted: canaries.Planted, by_pytest: bool) -> str:
-    """How a report contradicts what is known, "" when it does not."""
+    """As `_challenged`, of canaries."""
     short = {name.rpartition("::")[2]: outcome for name, outcome in ran.outcomes.items()}
     for name in sorted(planted.must_fail):
         if short.get(name) not in ("failed", "error"):
