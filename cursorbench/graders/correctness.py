@@ -12,7 +12,7 @@ fork of its own:
    that fails on the base, the first run once more, before or after, by the throw of a coin.
 
 The verdict is made here, by the parent, of ids and outcomes; nothing that the tested code can write is a
-reward. A sandbox that died is no grade. What a forger could still do: docs/bench-run.md. Not here: other axes.
+reward. A sandbox that died is no grade. What a forger could still do: docs/bench-run.md. Not for: other axes.
 """
 
 from __future__ import annotations
