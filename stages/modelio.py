@@ -208,10 +208,9 @@ def load_masters(model: PreTrainedModel, path: Path) -> None:
         masters = load_file(path)
     except (SafetensorError, OSError) as error:
         raise IntegrityError(f"{path} is damaged: {error}", hint="rtrl verify --full") from error
-    expected = {name for name, _ in model.named_parameters()}
-    if set(masters) != expected:
+    if other := sorted(set(masters) ^ {name for name, _ in model.named_parameters()}):
         raise IntegrityError(
-            f"{path} holds other weights than the checkpoint: {sorted(set(masters) ^ expected)[:3]}",
+            f"{path} holds other weights than the checkpoint: {other[:3]}",
             hint="the line state and the checkpoint must come from one run",
         )
     model.load_state_dict(masters, strict=False)
@@ -276,9 +275,11 @@ def save_checkpoint(model: PreTrainedModel, folder: Path, *, companions: Path, d
 
 
 def copy_templates(source: Path, folder: Path) -> None:
-    """Bring along the further chat templates of a model that has several."""
-    if (source / _TEMPLATES).is_dir() and source != folder:
-        shutil.copytree(source / _TEMPLATES, folder / _TEMPLATES, dirs_exist_ok=True)
+    """Bring along the further chat templates of a model that has several; no folder, which may be a link."""
+    for path in (source / _TEMPLATES).glob("*.jinja") if source != folder else ():
+        (folder / _TEMPLATES).mkdir(parents=True, exist_ok=True)
+        if path.is_file():
+            shutil.copyfile(path, folder / _TEMPLATES / path.name)
 
 
 def _save(model: PreTrainedModel, folder: Path, state: dict[str, Tensor] | None) -> None:

@@ -8,19 +8,20 @@ fork of its own:
    canary that must fail has to be reported failed by name, one that must pass as passed, and pytest's exit
    status has to say that something failed.
 2. Only when all of that is so, the challenge: the same tests, some of the expected ones sabotaged, and other
-   canaries. Those have to be reported failed now, the rest as before.
+   canaries. Those have to be reported failed now, the rest as before. Where that leaves no test as it was
+   that fails on the base, the first run once more, before or after, by the throw of a coin.
 
 The verdict is made here, by the parent, of ids and outcomes; nothing that the tested code can write is a
-reward. A sandbox that died is a SandboxError and no grade. What a forger in the test's own process could
-still do is in docs/bench-run.md. Not here: the other axes.
+reward. A sandbox that died is no grade. What a forger could still do: docs/bench-run.md. Not for: other axes.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Final, Literal
 
 from cursorbench.errors import IntegrityError, SandboxError
 from cursorbench.graders import canaries, flags, infrastructure, patch, restoring
@@ -41,6 +42,9 @@ Reason = Literal[
     "forged",  # the report says what cannot be
 ]
 ROUNDS = 4  # of runs and challenges, for a diff whose text reaches for the runner or its process
+MOST_RUNS = 3 * ROUNDS  # of the tests
+_ENDED: Final = ("timeout", "memory", "output")
+ROOM = 64 << 20  # bytes of disk for the tests, beside what a model may have filled
 SHOWN = 20  # ids kept of failed and missing tests
 
 
@@ -96,7 +100,8 @@ def grade(
         raise IntegrityError(f"task {task.fields.instance_id} expects no tests", hint="it cannot be graded")
     tests = test_files(task, environment.root)
     found = flags.of_diff(diff)
-    with backend.start(environment, limits) as sandbox:
+    given = limits or Limits()
+    with backend.start(environment, replace(given, disk=given.disk + ROOM)) as sandbox:
         _find_command(sandbox, task.tests.command[0])
         try:
             touched = restoring.apply(sandbox, diff)
@@ -128,39 +133,66 @@ def _run(
 
 
 def _round(sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], sources: Sequence[str]) -> Correctness:
-    told = task.tests
-    expected = told.fail_to_pass + told.pass_to_pass
-    planted = canaries.plant(tests, expected, sources, is_pytest(told))
+    result = _plain(sandbox, task, tests, sources)
+    broken = sabotage(tests, task.tests.fail_to_pass, task.tests.pass_to_pass)
+    if not result.passed or not broken.must_fail:
+        return result
+    kinds = ["challenge"]
+    if broken.must_fail | broken.may_fail >= set(task.tests.fail_to_pass):
+        kinds.append("again")  # else who lies once, and is honest from then on, contradicts nothing
+    for kind in random.SystemRandom().sample(kinds, len(kinds)):
+        if kind == "challenge":
+            found = _challenge(sandbox, task, tests, broken, sources)
+            result = replace(result, challenged=found.challenged)
+        else:
+            found = _once_more(_plain(sandbox, task, tests, sources))
+        result = replace(result, seconds=result.seconds + found.seconds)
+        if not found.passed:
+            return replace(result, passed=False, reason=found.reason, detail=found.detail)
+    return result
+
+
+def _plain(sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], sources: Sequence[str]) -> Correctness:
+    """The tests as they are, with canaries among them."""
+    expected = task.tests.fail_to_pass + task.tests.pass_to_pass
+    planted = canaries.plant(tests, expected, sources, is_pytest(task.tests))
     ran = _fork(sandbox, task, tests, planted.files)
-    result = _outcome(ran, expected)
-    result = replace(result, canaries=len(planted.must_fail) + len(planted.must_pass))
-    if not result.passed:
-        return result
-    if lie := _lie(ran, planted, is_pytest(told)):
-        return replace(result, passed=False, reason="forged", detail=lie)
-    broken = sabotage(tests, told.fail_to_pass, told.pass_to_pass)
-    if not broken.must_fail:
-        return result
-    planted = canaries.plant(broken.files, expected, sources, is_pytest(told))
-    again = _fork(sandbox, task, tests, planted.files)
-    result = replace(result, challenged=len(broken.must_fail), seconds=result.seconds + again.done.seconds)
-    if again.done.ended in ("timeout", "memory", "output"):  # as in the round before: no report to believe
-        ended = f"the tests ended by {again.done.ended} when some of them could not pass"
-        return replace(result, passed=False, reason=again.done.ended, detail=ended)
-    if lie := _challenged(again, expected, broken) or _lie(again, planted, is_pytest(told)):
+    result = replace(_outcome(ran, expected), canaries=len(planted.must_fail) + len(planted.must_pass))
+    if result.passed and (lie := _lie(ran, planted, is_pytest(task.tests))):
         return replace(result, passed=False, reason="forged", detail=lie)
     return result
+
+
+def _once_more(found: Correctness) -> Correctness:
+    """A further run of tests that have passed: none may be reported otherwise."""
+    if found.passed or found.reason in _ENDED:
+        return found
+    return replace(found, reason="forged", detail=f"reported as passed, and when asked again: {found.detail}")
+
+
+def _challenge(
+    sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], broken: Sabotaged, sources: Sequence[str]
+) -> Correctness:
+    """The tests with some that cannot pass."""
+    expected = task.tests.fail_to_pass + task.tests.pass_to_pass
+    planted = canaries.plant(broken.files, expected, sources, is_pytest(task.tests))
+    ran = _fork(sandbox, task, tests, planted.files)
+    found = Correctness(True, challenged=len(broken.must_fail), seconds=ran.done.seconds)
+    if (ended := ran.done.ended) in _ENDED:  # as in the round before: no report to believe
+        said = f"the tests ended by {ended} when some of them could not pass"
+        return replace(found, passed=False, reason=ended, detail=said)
+    if lie := _challenged(ran, expected, broken) or _lie(ran, planted, is_pytest(task.tests)):
+        return replace(found, passed=False, reason="forged", detail=lie)
+    return found
 
 
 def _challenged(again: Ran, expected: Iterable[str], broken: Sabotaged) -> str:
     """How the report of the challenge contradicts what is known, "" when it does not.
 
-    What was not sabotaged has to pass as before: who is honest in the challenge, and in nothing else, is not
-    believed.
+    What was not sabotaged has to pass as before: who is honest in the challenge alone is not believed.
     """
-    for name in sorted(broken.must_fail):
-        if again.outcomes.get(name) == "passed":
-            return f"{name} was reported as passed when it could not pass"
+    if lies := [name for name in sorted(broken.must_fail) if again.outcomes.get(name) == "passed"]:
+        return f"{lies[0]} was reported as passed when it could not pass"
     for name in expected:
         if name not in broken.must_fail | broken.may_fail and again.outcomes.get(name) != "passed":
             said = again.outcomes.get(name, "nothing")
@@ -197,8 +229,7 @@ def _outcome(ran: Ran, expected: Iterable[str]) -> Correctness:
         expected_tests=len(wanted),
         seconds=ran.done.seconds,
     )
-    ended = ran.done.ended
-    if ended in ("timeout", "memory", "output"):
+    if (ended := ran.done.ended) in _ENDED:
         return replace(said, passed=False, reason=ended, detail=f"the tests ended by {ended}")
     if ran.defect:
         return replace(said, passed=False, reason="no_report", detail=f"{ran.defect}: {_tail(ran)}")
@@ -210,7 +241,7 @@ def _outcome(ran: Ran, expected: Iterable[str]) -> Correctness:
 
 
 def _lie(ran: Ran, planted: canaries.Planted, by_pytest: bool) -> str:
-    """How a report contradicts what is known, "" when it does not."""
+    """As `_challenged`, of canaries."""
     short = {name.rpartition("::")[2]: outcome for name, outcome in ran.outcomes.items()}
     for name in sorted(planted.must_fail):
         if short.get(name) not in ("failed", "error"):

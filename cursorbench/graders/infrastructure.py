@@ -12,8 +12,9 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from io import StringIO
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -35,10 +36,12 @@ _TEST_FOLDER = re.compile(
 TEST_FILE = re.compile(
     r"(test_.*|.*_test|tests?|conftest)\.pyi?|.*_test\.(go|rs|c|cc|cpp|exs)|.*[._](test|spec)\.[cm]?[jt]sx?|.*(Test|Tests|IT)\.(java|kt|cs|scala)|.*_(spec|test)\.rb"
 )
-RUNNERS = frozenset(
+RUNNERS = frozenset(  # the last two: what a .pth of setuptools and virtualenv imports when Python starts
     """pytest _pytest pluggy iniconfig packaging py exceptiongroup tomli xdist execnet coverage anyio
-    hypothesis nose nose2""".split()  # noqa: SIM905
+    hypothesis _hypothesis_pytestplugin nose nose2 xmlrunner testtools subunit
+    _distutils_hack _virtualenv""".split()  # noqa: SIM905
 )
+_PREFIXED = ("pytest_", "__editable__")
 _MOST, _DOTS = 1 << 18, 200  # bytes of settings that are looked into, dots in a line of them
 ROOTS = ("", "src", "lib")  # folders that are usually on the path of imports
 
@@ -90,10 +93,16 @@ def test_folders(files: Collection[str]) -> set[str]:
     return {tests_folder(file) for file in files} - {""}
 
 
-def shadows(path: str, folders: Collection[str]) -> str:
+def started(command: Sequence[str]) -> frozenset[str]:
+    """The modules that a command starts by `-m`, by the first part of their names."""
+    after = (word for option, word in pairwise(command) if option == "-m")
+    return frozenset(word.partition(".")[0] for word in after)
+
+
+def shadows(path: str, folders: Collection[str], runners: Collection[str] = ()) -> str:
     """What of a path would be imported in place of a module of the library or of the test runner; or "".
 
-    `random.py` for `random.py`, `src/pytest` for `src/pytest/__init__.py`.
+    `random.py` for `random.py`, `src/pytest` for `src/pytest/__init__.py`. `runners`: modules beside RUNNERS.
     """
     pure = PurePosixPath(path)
     for root in (*ROOTS, *folders):
@@ -104,7 +113,8 @@ def shadows(path: str, folders: Collection[str]) -> str:
             continue
         top = rest[0].partition(".")[0]
         importable = len(rest) > 1 or rest[0].endswith((".py", ".so", ".pyd"))
-        if importable and (top in sys.stdlib_module_names or top in RUNNERS or top.startswith("pytest_")):
+        known = top in sys.stdlib_module_names or top in RUNNERS or top in runners
+        if importable and (known or top.startswith(_PREFIXED)):
             return str(PurePosixPath(root) / rest[0])
     return ""
 

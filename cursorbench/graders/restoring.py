@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from cursorbench.errors import SandboxError
 from cursorbench.graders import infrastructure, patch
+from cursorbench.graders.deciding import Deciding
 from cursorbench.sandbox.protocol import Sandbox
 
 _CLEAN_GIT = {
@@ -102,16 +103,11 @@ def put_back(
     Raises:
         SandboxError: a file could not be put back.
     """
-    folders = infrastructure.test_folders(tests)
-    first = {*folders, *imports, *(_prepended(path, root) for path in tests)} - {"."}
     paths = set(touched)
-    runs = {path for word in command if (root / (path := os.path.normpath(word))).is_file()}
-    doubtful = [
-        path
-        for path in sorted({*paths, *_deciding(root)})
-        if path not in tests and (path in runs or _concerns(path, root, folders, first))
-    ]
-    linked = _linked(sandbox, doubtful) | {path for path in doubtful if not path.isprintable()}
+    named = sorted({*paths, *_deciding(root)} - set(tests))
+    linked = _linked(sandbox, named)
+    doubtful = _doubtful(named, linked, Deciding.of(root, tests, imports, [*command]))
+    linked |= {path for path in doubtful if not path.isprintable()}
     _clear_above(sandbox, root, doubtful)
     changed = [path for path in doubtful if _differs(sandbox, root, path, path in linked)]
     _restore(sandbox, root, changed)
@@ -127,6 +123,11 @@ def put_back(
         _write(sandbox, path, tests[path])
     make_programs(sandbox, tests)
     return sorted({_shown(path) for path in [*changed, *(paths & set(tests))]})
+
+
+def _doubtful(named: Iterable[str], linked: Collection[str], decides: Deciding) -> list[str]:
+    """Those of the paths that may decide; a link may be a package."""
+    return [path for path in named if decides(path) or (path in linked and decides(f"{path}/__init__.py"))]
 
 
 def _shown(path: str) -> str:
@@ -154,39 +155,9 @@ def _deciding(root: Path) -> Iterator[str]:
                 yield str(relative / name)
 
 
-def _prepended(path: str, root: Path) -> str:
-    """The folder that pytest puts before all others on the import path, for a test file to be imported."""
-    folder = PurePosixPath(path).parent
-    while folder.name and (root / folder / "__init__.py").is_file():
-        folder = folder.parent
-    return str(folder)
-
-
-def _concerns(path: str, root: Path, folders: set[str], first: set[str]) -> bool:
-    """`first`: folders that modules are imported from before the library's."""
-    if infrastructure.decides(path) or infrastructure.of_tests(path, folders):
-        return True
-    if PurePosixPath(path).name in infrastructure.SHARED or _of_tests_beside_code(path, root):
-        return True
-    shadow = infrastructure.shadows(path, first)
-    return bool(shadow) and not (root / shadow).exists()
-
-
-def _of_tests_beside_code(path: str, root: Path) -> bool:
-    """Whether it is a base's file that the tests beside code share, or is imported in the place of one.
-
-    No solution has one. `test_support/__init__.py` and `test_support.abi3.so` come before `test_support.py`.
-    """
-    pure = PurePosixPath(path)
-    if infrastructure.TEST_FILE.fullmatch(pure.name) and (root / path).exists():
-        return True
-    modules = (place.with_name(f"{place.name.partition('.')[0]}.py") for place in (pure, *pure.parents[:-1]))
-    return any(infrastructure.TEST_FILE.fullmatch(one.name) and (root / one).is_file() for one in modules)
-
-
 def _differs(sandbox: Sandbox, root: Path, path: str, linked: bool) -> bool:
     base, now = _host(root, path), _inside(sandbox, path)
-    if base == now and not linked:
+    if base == now and not linked and not (root / path).is_symlink():
         return False
     name = PurePosixPath(path).name
     if name in infrastructure.SHARED and not linked:
@@ -197,7 +168,14 @@ def _differs(sandbox: Sandbox, root: Path, path: str, linked: bool) -> bool:
 def _host(root: Path, path: str) -> bytes | None:
     """A base file's bytes; None when there is none, or it is a folder."""
     found = root / path
-    return found.read_bytes() if found.is_file() and not found.is_symlink() else None
+    is_file = found.is_file() and not found.is_symlink() and _is_in_the_base(root, path)
+    return found.read_bytes() if is_file else None
+
+
+def _is_in_the_base(root: Path, path: str) -> bool:
+    """Whether no folder above it is a link: git has nothing below one, and it may lead anywhere on this
+    machine, of whose files none is the base's."""
+    return not any((root / folder).is_symlink() for folder in PurePosixPath(path).parents[:-1])
 
 
 def _inside(sandbox: Sandbox, path: str) -> bytes | None:
@@ -215,14 +193,15 @@ def _linked(sandbox: Sandbox, paths: Sequence[str]) -> set[str]:
 def _restore(sandbox: Sandbox, root: Path, paths: Sequence[str]) -> None:
     """The base's files, links or nothing in the place of what is there."""
     _free(sandbox, root, paths)
-    for path in paths:
+    had = [path for path in paths if _is_in_the_base(root, path)]
+    for path in had:
         base = root / path
         if base.is_symlink():
             _do(sandbox, "mkdir", "-p", f"./{PurePosixPath(path).parent}")
             _do(sandbox, "ln", "-sfn", "--", str(base.readlink()), f"./{path}")
         elif base.is_file():
             _write(sandbox, path, base.read_bytes())
-    programs = [path for path in paths if (root / path).is_file() and os.access(root / path, os.X_OK)]
+    programs = [path for path in had if (root / path).is_file() and os.access(root / path, os.X_OK)]
     _each(sandbox, 'if [ -f "$f" ]; then chmod 755 "$f"; fi', programs)
 
 
@@ -232,7 +211,8 @@ def _free(sandbox: Sandbox, root: Path, paths: Sequence[str]) -> None:
     A folder of the base stays: its files are put back one by one.
     """
     _clear_above(sandbox, root, paths)
-    _all(sandbox, 'rm -rf "$@"', [path for path in paths if not (root / path).is_dir()])
+    kept = {path for path in paths if (root / path).is_dir() and not (root / path).is_symlink()}
+    _all(sandbox, 'rm -rf "$@"', [path for path in paths if path not in kept])
 
 
 def _clear_above(sandbox: Sandbox, root: Path, paths: Sequence[str]) -> None:

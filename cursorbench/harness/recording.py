@@ -7,6 +7,7 @@ new to it; one that does not has begun another (the agent summed up, or has a he
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,8 @@ from cursorbench.harness.episode import CallRecord, Episode, Message, Turn
 from cursorbench.harness.hermes import RawCall, ToolSet
 from cursorbench.harness.results import printable
 
-MAX_KEPT_CHARS = 1 << 16  # of one message in the record
+MAX_KEPT_CHARS = 1 << 16  # of one field of a message in the record
+_KEPT = ("role", "content", "tool_calls", "tool_call_id", "name", "reasoning_content")
 
 
 @dataclass
@@ -171,7 +173,17 @@ def _gist(message: Message) -> tuple[object, ...]:
 
 
 def _bounded(message: Message) -> Message:
-    content = message.get("content")
-    if isinstance(content, str) and len(content) > MAX_KEPT_CHARS:
-        return {**message, "content": content[:MAX_KEPT_CHARS] + "\n[cut]"}
-    return message
+    """What a record is made of. A message may hold anything besides, as much as a body may have."""
+    kept = {name: message[name] for name in _KEPT if name in message}
+    for name, value in kept.items():
+        if _is_long(value):
+            text = value if isinstance(value, str) else ""
+            kept[name] = f"{text[:MAX_KEPT_CHARS]}\n[cut]"
+    return kept
+
+
+def _is_long(value: object) -> bool:
+    try:
+        return len(value if isinstance(value, str) else json.dumps(value)) > MAX_KEPT_CHARS
+    except RecursionError:
+        return True

@@ -10,6 +10,7 @@ times are bounded, and what is malformed gets an error.
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import secrets
@@ -18,7 +19,7 @@ import socketserver
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -31,10 +32,12 @@ from cursorbench.harness.budget import Budget
 from cursorbench.harness.completion import CONTEXT_FULL, Attribution, RefusedError, is_of_the_request
 from cursorbench.harness.driver import Driver, Endpoint
 from cursorbench.harness.recording import Recorder
+from cursorbench.json_values import MAX_VALUES, values
 from cursorbench.sandbox.protocol import Environment
 
 PLACE = "/run/rtrl"  # inside: the folder with the socket and the forwarder
 MAX_BODY = 16 << 20
+MAX_BODIES = 2 * MAX_BODY  # of all that are under way: what is made of them takes several times that
 CONNECTIONS = 32
 IDLE_S = 60.0  # for a request to come in
 PLAIN_S = 10.0  # for an answer of one token
@@ -58,8 +61,10 @@ class Relay:
         self.recorder = Recorder(budget)
         # a socket's path has 107 bytes at most
         base = tempfile.gettempdir() if len(tempfile.gettempdir()) < 64 else "/tmp"
-        self.folder = Path(tempfile.mkdtemp(prefix="rtrl-relay-", dir=base))
-        self.folder.chmod(0o755)  # the user inside is another one
+        self._closed = Path(tempfile.mkdtemp(prefix="rtrl-relay-", dir=base))  # to other users of the machine
+        self.folder = self._closed / "open"  # the user inside is another one, and comes by a mount
+        self.folder.mkdir()
+        self.folder.chmod(0o755)
         shutil.copyfile(Path(__file__).with_name("forward.py"), self.folder / "forward.py")
         self._server = _Server(str(self.folder / "model.sock"), self)
         (self.folder / "model.sock").chmod(0o666)
@@ -76,7 +81,7 @@ class Relay:
         self._server.server_close()
         self._thread.join()
         self.driver.__exit__(kind, error, trace)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self._closed, ignore_errors=True)
 
     def bind(self, environment: Environment) -> Environment:
         """The environment with the socket in it."""
@@ -101,6 +106,34 @@ class Relay:
         return True
 
 
+def _nameless(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A body without what rtrl's gateway reads there of whose request it is: the arm goes by that."""
+    found = {name: value for name, value in body.items() if name != "user"}
+    if isinstance(told := body.get("metadata"), dict):
+        found["metadata"] = {name: value for name, value in told.items() if not name.startswith("rtrl_")}
+    return found
+
+
+class _Room:
+    """Bytes of bodies that are held at one time; who finds too little room waits."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+        self._changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def of(self, size: int) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._left >= size)
+            self._left -= size
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._left += size
+                self._changed.notify_all()
+
+
 class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     block_on_close = False
@@ -108,6 +141,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
 
     def __init__(self, path: str, relay: Relay) -> None:
         self.relay = relay
+        self.room = _Room(MAX_BODIES)
         self._free = threading.BoundedSemaphore(CONNECTIONS)
         super().__init__(path, _Handler)
 
@@ -153,12 +187,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         if self.path not in ("/v1/chat/completions", "/chat/completions"):
             self._error(404, "not_found", "only chat completions are served here")
-        elif self._known() and (body := self._body()) is not None:
-            with self.server.relay.recorder.call() as limit:
-                if limit is None:
-                    self._complete(body)
-                else:
-                    self._error(403, "budget_exhausted", f"the budget is used up: {limit}")
+        elif self._known() and (length := self._length()) is not None:
+            with self.server.room.of(length):
+                if (body := self._body(length)) is not None:
+                    self._ask(body)
 
     def _known(self) -> bool:
         given = self.headers.get("Authorization", "").removeprefix("Bearer ")
@@ -167,7 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._error(401, "invalid_api_key", "the key is the one in OPENAI_API_KEY")
         return False
 
-    def _body(self) -> dict[str, Any] | None:
+    def _length(self) -> int | None:
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdecimal() and len(length) < 10):
             self._error(411, "length_required", "a body with its length is needed")
@@ -175,8 +207,15 @@ class _Handler(BaseHTTPRequestHandler):
         if int(length) > MAX_BODY:
             self._error(413, "too_large", f"a body may have {MAX_BODY} bytes")
             return None
+        return int(length)
+
+    def _body(self, length: int) -> dict[str, Any] | None:
+        content = self.rfile.read(length)
+        if values(content, MAX_VALUES) > MAX_VALUES:
+            self._error(413, "too_large", f"a body may have {MAX_VALUES} objects, lists and strings")
+            return None
         try:
-            found = json.loads(self.rfile.read(int(length)))
+            found = json.loads(content)
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
@@ -184,12 +223,19 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         return found
 
-    def _complete(self, body: dict[str, Any]) -> None:
+    def _ask(self, body: Mapping[str, Any]) -> None:
+        with self.server.relay.recorder.call() as limit:
+            if limit is None:
+                self._complete(body)
+            else:
+                self._error(403, "budget_exhausted", f"the budget is used up: {limit}")
+
+    def _complete(self, body: Mapping[str, Any]) -> None:
         relay = self.server.relay
         started = time.perf_counter()
         try:
             # whatever is asked for: else what runs inside could ask an endpoint's stronger model
-            body = {**body, "model": relay.driver.model}
+            body = {**_nameless(body), "model": relay.driver.model}
             answer = relay.driver.post(body, relay.attribution)
             found = sse.read(answer.content, answer.headers, time.perf_counter() - started)
             relay.recorder.add(body, found)

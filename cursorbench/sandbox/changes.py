@@ -6,6 +6,7 @@ to the caller as a stream of records (`write`, `read`), who makes a patch of it 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import struct
@@ -51,6 +52,8 @@ class _Reading:
         self._root = root
         self._layers = layers
         self._left = LARGEST
+        # a whole tree has what is unchanged in it, too
+        self._most = MOST + (tree.size(root)[1] if whole else 0)
         self._count = 0
 
     def overlay(self) -> _Node:
@@ -64,7 +67,7 @@ class _Reading:
             raise tree.TooLargeError(f"folders deeper than {tree.DEEPEST}")
         for name, found in tree.entries(fd):
             self._count += 1
-            if self._count > MOST:
+            if self._count > self._most:
                 raise tree.TooLargeError(f"more than {MOST} files changed")
             kind = 0 if tree.is_whiteout(found) else stat.S_IFMT(found.st_mode)
             if kind != stat.S_IFDIR:
@@ -106,12 +109,33 @@ class _Reading:
     def _change(
         self, path: bytes, name: bytes, base: int | None, node: _Node | None, plain: bool
     ) -> Iterator[Change]:
+        if (
+            self._whole
+            and base is not None
+            and node is not None
+            and self._is_unchanged(path, name, base, node)
+        ):
+            return
         before_mode, before = self._side(name, base)
         after_mode, after = 0, b""
         if node is not None and node.kind in (stat.S_IFREG, stat.S_IFLNK):
             after_mode, after = self._walk_to(self._layers[node.layer], path.split(b"/"))
         if (before_mode, before) != (after_mode, after):
             yield Change(path, before_mode, after_mode, before, after, plain)
+
+    def _is_unchanged(self, path: bytes, name: bytes, base: int, node: _Node) -> bool:
+        """Whether a file is as it was, without counting it: of a whole tree most are."""
+        *folders, _ = path.split(b"/")
+        try:
+            with contextlib.ExitStack() as stack:
+                within = self._layers[node.layer]
+                for folder in folders:
+                    within = stack.enter_context(tree.folder(folder, within))
+                before = stack.enter_context(tree.file(name, base))
+                return tree.same(before, stack.enter_context(tree.file(name, within)))
+        except OSError as error:
+            tree.expect(error)
+            return False
 
     def _walk_to(self, fd: int, parts: list[bytes]) -> tuple[int, bytes]:
         try:

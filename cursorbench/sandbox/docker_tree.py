@@ -44,12 +44,12 @@ def changes(root: Path, archive: Any) -> list[Change]:
     with tarfile.open(fileobj=archive, mode="r:") as tree:
         for entry in tree:
             path = _name(entry.name)
-            side = _side(tree, entry, seen)
+            before = of_disk(root, path) if path else (0, b"")
+            side = _side(tree, entry, max(LARGEST, len(before[1])))  # one that is unchanged may be larger
             if not path or side is None:
                 continue
             if path.count(b"/") > DEEPEST:
                 raise TooLargeError(f"folders deeper than {DEEPEST}")
-            before = of_disk(root, path)
             seen[path] = (side[0], b"") if before == side else side
             if before == side:
                 continue
@@ -71,15 +71,15 @@ def _name(text: str) -> bytes:
     return b"" if pure.is_absolute() or ".." in parts else "/".join(parts).encode("utf-8", "surrogateescape")
 
 
-def _side(tree: tarfile.TarFile, entry: tarfile.TarInfo, seen: dict[bytes, Side]) -> Side | None:
+def _side(tree: tarfile.TarFile, entry: tarfile.TarInfo, largest: int) -> Side | None:
     if entry.issym():
         return _LINK, entry.linkname.encode("utf-8", "surrogateescape")
     if not (entry.isreg() or entry.islnk()):
         return None
-    if entry.size > LARGEST:
-        raise TooLargeError(f"{entry.name!r} is larger than {LARGEST} bytes")
+    if entry.size > largest:
+        raise TooLargeError(f"{entry.name!r} is larger than {largest} bytes")
     source = tree.extractfile(entry)  # of a hard link, what it is a link to
-    content = source.read(LARGEST + 1) if source is not None else b""
+    content = source.read(largest + 1) if source is not None else b""
     return (_PROGRAM if entry.mode & 0o100 else _FILE), content
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 MOUNT = Path("/sys/fs/cgroup")
 PREFIX = "rtrl-sandbox-"
 _WANTED = {"memory": "memory", "pids": "pids", "cpu": "cpuacct"}  # ours: version 1's
+TCP = 64 << 20  # bytes in TCP's buffers, which version 1 counts apart, and has no limit for by itself
 _TRIES = 2000  # of removing a group, a millisecond apart; counted, as a machine that stands still tries none
 
 
@@ -40,6 +41,7 @@ class Groups:
         elif self.version == 1:
             group.set("memory", "memory.limit_in_bytes", memory)
             group.set("memory", "memory.memsw.limit_in_bytes", memory, needed=False)
+            group.set("memory", "memory.kmem.tcp.limit_in_bytes", TCP, needed=False)
             group.set("pids", "pids.max", processes)
         return group
 

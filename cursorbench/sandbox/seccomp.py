@@ -2,7 +2,8 @@
 
 A second wall behind the namespaces: what has no use in building and testing code and is reachable
 without rights (keyrings, tracing, io_uring, BPF), and what no namespace holds back (AF_VSOCK leads out of
-a virtual machine from any network namespace; TIOCSTI types into a terminal; limits that the same user sets
+a virtual machine from any network namespace; TIOCSTI types into a terminal; a lease of a file has whoever
+opens it wait; limits that the same user sets
 to process 1 are its end, and that of its sandbox). Refused calls fail with EPERM,
 or ENOSYS where programs then take another way (clone3, io_uring). Filters are written for x86-64 and
 arm64; calls of any other architecture (32-bit ones included) kill the process.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import platform
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 _LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -74,10 +76,11 @@ _ABSENT: dict[str, tuple[int, int]] = {
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
 }
-_CLONE, _IOCTL, _SOCKET, _SOCKETPAIR = (56, 220), (16, 29), (41, 198), (53, 199)
+_CLONE, _IOCTL, _SOCKET, _SOCKETPAIR, _FCNTL = (56, 220), (16, 29), (41, 198), (53, 199), (72, 25)
 _NEW_NAMESPACES = 0x7E020000  # NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _FAMILIES = (1, 2, 10, 16)  # UNIX, INET, INET6, NETLINK
 _TERMINAL = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
+_LEASE = (1024,)  # F_SETLEASE: whoever opens such a file, who copies or compares the tree too, waits 45 s
 _PRLIMIT, _FIRST = (302, 261), 1  # whoever limits process 1 ends the sandbox with it
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
@@ -113,7 +116,13 @@ def program(machine: str = "") -> bytes:
             number = numbers[column]
             if number is not None:
                 parts += [_jump(_JEQ, number, 0, 1), _refuse(error)]
-    blocks = [(_CLONE, _clone_flags()), (_IOCTL, _terminal()), (_SOCKET, _family()), (_SOCKETPAIR, _family())]
+    blocks = [
+        (_CLONE, _clone_flags()),
+        (_IOCTL, _second(_TERMINAL)),
+        (_FCNTL, _second(_LEASE)),
+        (_SOCKET, _family()),
+        (_SOCKETPAIR, _family()),
+    ]
     blocks += [(_PRLIMIT, _first())]
     for both, block in blocks:
         parts += [_jump(_JEQ, both[column], 0, len(block)), *block]
@@ -125,8 +134,9 @@ def _clone_flags() -> list[bytes]:
     return [_argument(0), _jump(_JSET, _NEW_NAMESPACES, 0, 1), refuse, allow]
 
 
-def _terminal() -> list[bytes]:
-    checks = [part for value in _TERMINAL for part in (_jump(_JEQ, value, 0, 1), _refuse(_EPERM))]
+def _second(refused: Sequence[int]) -> list[bytes]:
+    """By the second argument."""
+    checks = [part for value in refused for part in (_jump(_JEQ, value, 0, 1), _refuse(_EPERM))]
     return [_argument(1), *checks, _statement(_RET, _ALLOW)]
 
 
@@ -150,6 +160,7 @@ def profile() -> dict[str, Any]:
     bits = [1 << bit for bit in range(32)]
     rules += [_rule(["clone"], _EPERM, 0, bit, bit) for bit in bits if bit & _NEW_NAMESPACES]
     rules += [_rule(["ioctl"], _EPERM, 1, 0xFFFFFFFF, value) for value in _TERMINAL]
+    rules += [_rule(["fcntl"], _EPERM, 1, 0xFFFFFFFF, value) for value in _LEASE]
     rules += [_rule(["prlimit64"], _EPERM, 0, 0xFFFFFFFF, _FIRST)]
     both = ["socket", "socketpair"]
     known = [family for family in range(32) if family not in _FAMILIES]

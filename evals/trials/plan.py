@@ -65,7 +65,7 @@ def limit_s(task: Task, setting: Setting) -> float:
     Among it is all that a model can make its tests take: a trial that is taken for hung has no grade.
     """
     agent = min(setting.agent.budget.wall_s, task.timeout_s) + setting.endpoint.patience_s
-    tests = 2 * correctness.ROUNDS * task.verifier_timeout_s
+    tests = correctness.MOST_RUNS * task.verifier_timeout_s
     return 2 * (agent + tests + task.environment.build_timeout_s + 600)
 
 

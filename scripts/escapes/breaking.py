@@ -243,6 +243,14 @@ ATTEMPTS: list[Attempt] = [
         "open('/sys/fs/cgroup/memory/release_agent', 'w').close(); print('ESCAPED')",
         control=False,
     ),
+    attempt(
+        "have whoever opens a file wait (a lease)",
+        "files",
+        "seccomp",
+        "name = f'/tmp/rtrl-lease-{os.getpid()}'; fd = os.open(name, os.O_WRONLY | os.O_CREAT)\n"
+        "try: fcntl.fcntl(fd, 1024, 1); print('ESCAPED')\n"
+        "finally: os.unlink(name)",
+    ),
     # what is inherited
     attempt(
         "the caller's environment",

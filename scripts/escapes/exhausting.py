@@ -139,6 +139,15 @@ _SOCKETS = (
     "    ours, theirs = socket.socketpair(); ours.setblocking(False); kept.append((ours, theirs))\n"
     "    try:\n        while True: ours.send(bytes(65536))\n    except BlockingIOError: pass"
 )
+_TCP = (
+    "import socket\nserver = socket.create_server(('127.0.0.1', 0)); kept, sent = [server], 0\n"
+    "for _ in range(100):\n"
+    "    ours = socket.create_connection(server.getsockname()); kept += [ours, server.accept()[0]]\n"
+    "    ours.setblocking(False)\n"
+    "    try:\n        while sent < 400 << 20: sent += ours.send(bytes(65536))\n"
+    "    except BlockingIOError: pass\n"
+    "print(sent >> 20, 'MiB')"
+)
 _SPARED = "open('/proc/self/oom_score_adj', 'w').write('0')\n" + _SOCKETS
 _TWO = "sh -c 'while :; do :; done' & while :; do :; done"
 
@@ -169,6 +178,13 @@ ATTEMPTS: list[Attempt] = [
         "limit of memory, commands go first",
         _python(_SOCKETS),
         lambda done, used: done.ended != "memory",
+        timeout_s=20,
+    ),
+    _flood(
+        "memory in TCP's buffers",
+        "limit of memory, or one of its own",
+        _python(_TCP),
+        lambda done, used: done.ended != "memory" and (not done.ok or int(done.output.split()[0]) > 128),
         timeout_s=20,
     ),
     Attempt("a sandbox that dies of what a command took", "limits", _blamed),

@@ -10,6 +10,7 @@ import functools
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -62,7 +63,52 @@ _FORK = (
     + "import os, time\nif _path and os.fork() == 0:\n    os.setsid()\n    for _ in range(100):\n"
     "        time.sleep(0.1)\n        open(_path, 'w').write(_text)\n    os._exit(0)\n"
 )
+_SWALLOWED = (
+    "import re, sys\n_runner = sys.modules.get('_py' + 'test.python')\nif _runner is not None:\n"
+    "    _old = _runner.Function.runtest\n    def _new(self):\n        try:\n            _old(self)\n"
+    "        except AssertionError:\n"
+    "            if re.search('_[0-9a-f]{8}$', self.name):\n                raise\n"
+    "    _runner.Function.runtest = _new\n"
+)
+_EARLY = _SWALLOWED.replace("import re, sys\n", "import re, sys, time\n_until = NOW + 9\n").replace(
+    "            if re",
+    "            time.sleep(max(0, _until - time.time()))\n            if not _early or re",
+)
+_EARLY = _EARLY.replace("    _old =", "    _early = time.time() < _until\n    _old =")
+_OPEN = (
+    "import builtins, re, sys\n_old = builtins.open\ndef _new(name, *more, **named):\n"
+    "    file = _old(name, *more, **named)\n    if str(name).endswith('.xml') and 'w' in str(more[:1]):\n"
+    "        class Shown:\n"
+    "            write = lambda _, text: file.write(re.sub('<failure.*?</failure>', '', text, flags=re.S))\n"
+    "            __getattr__ = lambda _, name: getattr(file, name)\n"
+    "            __enter__ = lambda self: self\n            __exit__ = lambda *_: file.close()\n"
+    "        return Shown()\n    return file\nbuiltins.open = _new\n"
+)
+_NEAR = _EQUAL.replace("return True", "return abs(int(self) - other) < 50")
+
+
+class Link(str):
+    """What a link leads to, in place of a file's text."""
+
+
 FORGERIES: dict[str, tuple[str, Mapping[str, str]]] = {
+    "settings in pytest.toml": (
+        "put back",
+        {"pytest.toml": '[pytest]\naddopts = ["-p", "package.plugin"]\n', "package/plugin.py": _ALL_PASS},
+    ),
+    "a link that is a package named pytest": (
+        "put back, canaries",
+        {"mine/__main__.py": _FIND_REPORT + "open(_path, 'w').write(_text)\n", "mine/__init__.py": ""}
+        | {"pytest": Link("mine")},
+    ),
+    "a module that setuptools' .pth imports": (
+        "put back, canaries",
+        {"_distutils_hack/__init__.py": "def add_shim(): pass\n" + _PATCHED},
+    ),
+    "assertions swallowed, but those of odd names": ("sabotage", {"package/__init__.py": _SWALLOWED + WRONG}),
+    "the same, until a moment by the clock": ("once more", {"package/__init__.py": _EARLY + WRONG}),
+    "failures left out as the report is written": ("canaries", {"package/__init__.py": _OPEN + WRONG}),
+    "a value that equals what is near": ("sabotage", {"package/__init__.py": _NEAR}),
     "nothing done": ("the tests fail", {}),
     "conftest: every report is made to pass": (
         "files that decide how tests run are put back",
@@ -150,7 +196,10 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, encoding="utf-8")
+        if isinstance(content, Link):
+            path.symlink_to(content)
+        else:
+            path.write_text(content.replace("NOW", str(time.time())), encoding="utf-8")
 
 
 @functools.cache

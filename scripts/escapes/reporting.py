@@ -10,9 +10,12 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-from escapes.world import Attempt, World
+from cursorbench.graders import restoring
+from cursorbench.sandbox.protocol import Environment
+from escapes.world import LIMITS, Attempt, World
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS, MEMORY = 20, 1 << 30
@@ -54,12 +57,29 @@ def _refused(report: str) -> str:
     )
 
 
+def _below_a_link(world: World) -> tuple[bool, str]:
+    """A base with a link to a folder of the host, and a diff with a folder in its place."""
+    with tempfile.TemporaryDirectory() as scratch:
+        root, test = Path(scratch, "base"), "tests/test_a.py"
+        (root / "tests").mkdir(parents=True)
+        (root / test).touch()
+        (root / "tests" / "data").symlink_to(world.folder)
+        for folder in (root.parent, root):
+            folder.chmod(0o755)
+        with world.backend.start(Environment(root), LIMITS) as sandbox:
+            sandbox.exec("rm tests/data; mkdir tests/data; echo x > tests/data/canary")
+            restoring.put_back(sandbox, root, ["tests/data", "tests/data/canary"], {test: b""})
+            said = sandbox.exec("cat tests/data/canary").output
+    return world.judge(said), f"below a base's link nothing is the base's ({said.strip()[:80]})"
+
+
 _ENTITIES = (
     "('<!DOCTYPE l [<!ENTITY a \"' + 'A' * 1000 + '\">' + ''.join("
     "f'<!ENTITY {chr(98 + i)} \"' + f'&{chr(97 + i)};' * 10 + '\">' for i in range(7))"
     " + ']><testsuites>&h;</testsuites>')"
 )
 ATTEMPTS: list[Attempt] = [
+    Attempt("what the host has below a link of the base", "what is read outside", _below_a_link),
     _read("a report that is a bomb of entities", "no document types", _refused(f"{_ENTITIES}.encode()")),
     _read(
         "the same in UTF-16",
@@ -92,6 +112,33 @@ ATTEMPTS: list[Attempt] = [
             "print('held')",
         )
         for word in ("sys.modules ", "def __eq__(", "ctypes. ")
+    ),
+    _read(
+        "requests of very many empty lists to the relay",
+        "limit of values, of bodies at a time",
+        "from http.client import HTTPConnection\nimport socket\n"
+        "from cursorbench.harness.budget import Budget\nfrom cursorbench.harness.driver import Endpoint\n"
+        "from cursorbench.harness.relay import Relay\n"
+        "body = b'{\"x\":[' + b'[],' * 5_000_000 + b'[]]}'; said = set()\n"
+        "with Relay(Endpoint('http://127.0.0.1:9', model='m'), Budget(turns=9)) as relay:\n"
+        "    for _ in range(3):\n"
+        "        line = HTTPConnection('x'); line.sock = socket.socket(socket.AF_UNIX)\n"
+        "        line.sock.connect(str(relay.folder / 'model.sock'))\n"
+        "        key = {'Authorization': f'Bearer {relay.key}'}\n"
+        "        line.request('POST', '/v1/chat/completions', body, key)\n"
+        "        said.add(line.getresponse().status)\n"
+        "print('held' if said == {413} else said)",
+    ),
+    _read(
+        "a model whose templates are a link to the machine",
+        "no folder is followed",
+        "import pathlib, tempfile\nfrom stages.modelio import copy_templates\n"
+        "with tempfile.TemporaryDirectory() as scratch:\n"
+        "    folder = pathlib.Path(scratch, 'm', 'additional_chat_templates'); folder.mkdir(parents=True)\n"
+        "    (folder / 'all').symlink_to('/usr/share'); (folder / 'loop').symlink_to('.')\n"
+        "    copy_templates(folder.parent, pathlib.Path(scratch, 'out'))\n"
+        "    found = list(pathlib.Path(scratch, 'out').rglob('*'))\n"
+        "print('held' if not found else len(found))",
     ),
     _read(
         "control sequences in what a terminal shows",

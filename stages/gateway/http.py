@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from cursorbench.json_values import MAX_VALUES, values
 from stages.gateway.errors import ApiError, invalid
 
 Scope = MutableMapping[str, Any]
@@ -29,7 +30,6 @@ _ONCE = {
 
 JSON_TYPE = (b"content-type", b"application/json")
 MAX_DEPTH = 200
-MAX_VALUES = 200_000  # a body of so many takes tenths of a second, and everybody waits
 _CODE = "body_too_large"
 
 
@@ -188,7 +188,7 @@ def parse_json(body: bytes, most: int = MAX_VALUES) -> Any:
     Raises ApiError 413 when it has more than `most` objects, lists and strings, before anything is made of
     them; 400: what is wrong and where, nothing of the content.
     """
-    if _values(body, most) > most:
+    if values(body, most) > most:
         message = f"bodies are limited to {most} objects, lists and strings, names of fields among them"
         raise ApiError(413, "invalid_request_error", _CODE, message)
     try:
@@ -196,21 +196,6 @@ def parse_json(body: bytes, most: int = MAX_VALUES) -> Any:
     except orjson.JSONDecodeError as error:  # its texts are fixed
         where = f"{error.msg}, line {error.lineno} column {error.colno}"
         raise invalid(f"the body is not valid JSON: {where}", code="invalid_json") from None
-
-
-def _values(json: bytes, most: int) -> int:
-    """How many objects, lists and strings are in JSON; an upper bound where that is `most` or less."""
-    bound = len(json) // 2
-    if bound > most:
-        bound = json.count(b"{") + json.count(b"[") + json.count(b'"') // 2
-    if bound <= most:
-        return bound
-    plain = json.replace(b"\\\\", b"").replace(b'\\"', b"")  # every quote left begins or ends a string
-    strings = plain.count(b'"') // 2
-    if strings > most:
-        return strings
-    outside = b"".join(plain.split(b'"')[::2])
-    return strings + outside.count(b"{") + outside.count(b"[")
 
 
 def is_deep(value: Any) -> bool:

@@ -225,3 +225,16 @@ def test_further_templates_come_along_also_over_those_of_an_earlier_attempt(tmp_
         (source / "tool_use.jinja").write_text(text)
         modelio.copy_templates(source.parent, folder)
         assert (folder / source.name / "tool_use.jinja").read_text() == text
+
+
+def test_no_link_among_the_templates_brings_anything_else_along(tmp_path: Path) -> None:
+    """A link to `/` copied the machine, one to its own folder was a bug."""
+    source, folder = tmp_path / "source" / "additional_chat_templates", tmp_path / "folder"
+    source.mkdir(parents=True)
+    folder.mkdir()
+    (source / "a.jinja").symlink_to(tmp_path / "template")
+    (tmp_path / "template").write_text("x")
+    (source / "all").symlink_to("/etc")
+    (source / "b.jinja").symlink_to(".")
+    modelio.copy_templates(source.parent, folder)
+    assert [path.name for path in (folder / source.name).iterdir()] == ["a.jinja"]

@@ -79,6 +79,16 @@ def test_a_diff_that_does_not_apply(world: World) -> None:
         assert (found.passed, found.reason) == (False, "patch"), text
 
 
+def test_there_is_room_for_the_tests_beside_what_a_model_filled(world: World) -> None:
+    """Who filled the disk but for some bytes had the tests not put in place, which was nobody's doing."""
+    small = replace(LIMITS, disk=1 << 20)
+    with world.backend.start(world.environment, small) as sandbox:
+        assert not sandbox.exec("head -c 2M /dev/zero | tr '\\0' a | fold > big").ok
+        filled = sandbox.diff()
+    found = grade(world.task, world.environment, filled, world.backend, small)
+    assert (found.passed, found.reason) == (False, "failed"), found
+
+
 def test_a_task_that_expects_nothing_is_refused(world: World) -> None:
     none = replace(world.task.tests, fail_to_pass=(), pass_to_pass=())
     with pytest.raises(IntegrityError, match="expects no tests"):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cursorbench.graders import correctness
 from cursorbench.graders.correctness import grade
 from cursorbench.sandbox import open_backend
 from cursorbench.tasks.task import ExpectedTests
@@ -90,6 +91,22 @@ def test_who_is_honest_in_the_challenge_alone_is_not_believed(world: World) -> N
     core = CORE + patched(f"{seen} and {UNWATCHED}")
     found = grade(world.task, world.environment, world.diff({"calc/core.py": core}), world.backend, LIMITS)
     assert (found.passed, found.reason) == (False, "forged"), found
+
+
+def test_who_tells_the_runs_apart_by_when_they_are(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that tells alone is the one that is sabotaged. Who made the first run take long, and lied until
+    then by the clock, was believed each time; now a run more is before the challenge or behind it."""
+    count = iter("0123")
+    real = correctness.run_tests
+    monkeypatch.setattr(correctness, "run_tests", lambda *given: real(*given, {"RUN": next(count)}))
+    task = replace(world.task, tests=replace(world.task.tests, fail_to_pass=(f"{FILE}::test_total",)))
+    core = CORE + patched(f"__import__('os').environ['RUN'] == '0' and {UNKNOWN}")
+    monkeypatch.setattr(correctness, "ROUNDS", 1)
+    found = grade(task, world.environment, world.diff({"calc/core.py": core}), world.backend, LIMITS)
+    assert (found.passed, found.reason) == (False, "forged"), found
+    count = iter("0123")
+    assert grade(task, world.environment, world.diff({**SOLVED}), world.backend, LIMITS).passed
+    assert next(count) == "3"
 
 
 def test_a_forgery_where_the_settings_are_in_a_folder(

@@ -107,6 +107,24 @@ async def test_model_calls_get_through_under_the_real_key_and_the_trial_s_names(
     assert [turn.segment for turn in episode.turns][:2] == [0, 1], "another conversation"
 
 
+async def test_no_body_says_whose_request_it_is(tmp_path: Path) -> None:
+    """A trial gives no user's name: one in the body was the user's whose arm answers, in a canary."""
+
+    def inside(rig: Rig) -> None:
+        named = {f"rtrl_{field}": "eve" for field in ("user", "session", "group")} | {"mine": "x"}
+        with Relay(Endpoint(rig.url, rig.key), Budget(turns=9)) as relay, client(relay) as http:
+            for said in ({"user": "eve"}, {"metadata": named}, {"metadata": {"rtrl_no_train": True}}):
+                assert ask(http, "x", **said).status_code == 200
+            assert ask(http, "x", metadata="eve").status_code == 400
+
+    async with running(tmp_path) as rig:
+        await asyncio.to_thread(inside, rig)
+        recorded = rig.generations()
+    assert len(recorded) == 3
+    assert {(one.user, one.no_train) for one in recorded} == {(recorded[0].key_id, False)}
+    assert not any("eve" in one.session for one in recorded)
+
+
 async def test_the_gateway_says_which_weights_it_serves(tmp_path: Path) -> None:
     def inside(rig: Rig) -> tuple[str, str]:
         with Driver(Endpoint(rig.url, rig.key)) as driver, Driver(Endpoint(rig.url, "none")) as stranger:
@@ -339,6 +357,35 @@ def test_what_an_agent_told_its_model_is_the_result_of_its_call() -> None:
     assert [turn.segment for turn in episode.turns] == [0, 0, 1]
     assert [len(turn.asked) for turn in episode.turns] == [2, 1, 2]
     assert (episode.system, episode.invalid_calls) == ("be", 1)
+
+
+def test_what_comes_through_bounds_the_memory_it_takes() -> None:
+    """A body of empty lists took 440 MB of the process that makes the trial, and all were kept: what a model
+    ran could end that process, and its trial had no grade."""
+    recorder = Recorder(Budget(turns=9))
+    parts = [{"type": "text", "text": "x" * 90_000}, []]
+    asked = {**ASKED, "content": parts, "tool_calls": ["y"] * 90_000, "more": [[]] * 9}
+    recorder.add({"messages": [asked]}, completion({"content": "hi", "more": 1}))
+    turn = recorder.episode("go", StopReason.ANSWERED, "", 1.0).turns[0]
+    assert turn.asked == ({"role": "user", "content": "\n[cut]", "tool_calls": "\n[cut]"},)
+    assert set(turn.message) <= {"role", "content", "tool_calls"}
+    room = module._Room(5)
+    order: list[str] = []
+    with room.of(3):
+        other = threading.Thread(
+            target=lambda: [order.append("in") for _ in [1] if room.of(3).__enter__() is None]
+        )
+        other.start()
+        other.join(0.05)
+        order.append("out")
+    other.join(5)
+    assert order == ["out", "in"]
+    with Relay(Endpoint("http://127.0.0.1:9"), Budget(turns=9)) as relay, client(relay) as http:
+        many = json.dumps({"messages": [ASKED], "more": [[]] * module.MAX_VALUES})
+        answer = http.post("/v1/chat/completions", content=many)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+        assert relay.folder.parent.stat().st_mode & 0o077 == 0, "other users of the machine"
+    assert not relay.folder.parent.exists()
 
 
 @pytest.mark.parametrize("depth", range(900, 1000, 3))

@@ -85,6 +85,19 @@ def test_an_archive_of_a_large_file(environment: Environment) -> None:
         docker_tree.changes(environment.root, packed)
 
 
+def test_a_large_file_that_is_unchanged_counts_for_nothing(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(docker_tree, "LARGEST", 3)
+    packed = io.BytesIO()
+    (environment.root / "large").write_text("12345")
+    docker_tree.pack(environment.root, packed)
+    assert docker_tree.changes(environment.root, packed) == []
+    (environment.root / "large").write_text("123")
+    with pytest.raises(TooLargeError):
+        docker_tree.changes(environment.root, packed)
+
+
 def test_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     pytest.importorskip("docker")
@@ -158,6 +171,7 @@ def refused(name: str, *arguments: int) -> int:
         (("clone", 0x10000011), 1),  # CLONE_NEWUSER
         (("clone", 0x00020011), 1),  # CLONE_NEWNS
         (("ioctl", 0, 0x5412), 1),  # TIOCSTI
+        (("fcntl", 3, 1024), 1),  # F_SETLEASE
         (("ioctl", 0, 0x1_0000_5412), 1),  # the kernel reads the lower half
         (("ioctl", 0, 0x5401), 0),
         (("socket", 1), 0),

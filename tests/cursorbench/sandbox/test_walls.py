@@ -53,6 +53,8 @@ ALLOWED, KILLED, REFUSED, ABSENT = 0x7FFF0000, 0x80000000, 0x00050001, 0x0005002
         (16, (0, 0x5413), ALLOWED),  # ioctl TIOCGWINSZ
         (16, (0, 0x5412), REFUSED),  # TIOCSTI
         (16, (0, 0x1_0000_5412), REFUSED),  # the kernel looks at the low half only
+        (72, (3, 2), ALLOWED),  # fcntl F_SETFD
+        (72, (3, 1024), REFUSED),  # F_SETLEASE: of copied trees each such file had the diff wait for 45 s
         (302, (0, 7), ALLOWED),  # prlimit of one's own
         (302, (2, 7), ALLOWED),  # of a child: the supervisor does so
         (302, (1, 7), REFUSED),  # of process 1, which would end the sandbox
@@ -82,6 +84,8 @@ def test_a_group_of_version_2(tmp_path: Path) -> None:
     assert (folder / "memory.max").read_text() == "1000"
     assert (folder / "memory.swap.max").read_text() == "0"
     assert (folder / "pids.max").read_text() == "5"
+    groups.Groups(1, dict.fromkeys(("memory", "pids"), tmp_path)).make("7-8-1", 1000, 5)
+    assert (folder / "memory.kmem.tcp.limit_in_bytes").read_text() == str(groups.TCP)
     (folder / "memory.stat").write_text("anon 42\nfile 7\n")
     (folder / "memory.events").write_text("low 0\noom 3\noom_kill 2\n")
     assert (made.memory(), made.killed()) == (42, 2)
@@ -168,6 +172,25 @@ def test_changes_of_a_whole_tree(tmp_path: Path) -> None:
     base, top = folders(tmp_path)
     (top / "same").write_text("s")
     assert collected(base, top, whole=True) == [Change(b"d/old", 0o100644, 0, b"o", b"", True)]
+
+
+def test_what_is_unchanged_in_a_whole_tree_counts_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repository of 32 MiB, or of 50,000 files, was too large a change of all who had a copy."""
+    monkeypatch.setattr(changes, "LARGEST", 10)
+    monkeypatch.setattr(changes, "MOST", 3)
+    base, top = tmp_path / "base", tmp_path / "top"
+    for folder in (base, top):
+        (folder / "d").mkdir(parents=True)
+        for number in range(9):
+            (folder / "d" / str(number)).write_bytes(b"x" * 9)
+    (top / "d" / "3").write_bytes(b"y")
+    (top / "d" / "4").chmod(0o755)
+    with pytest.raises(tree.TooLargeError):
+        collected(base, top, whole=True)
+    (top / "d" / "4").chmod(0o644)
+    assert collected(base, top, whole=True) == [Change(b"d/3", 0o100644, 0o100644, b"x" * 9, b"y", True)]
 
 
 def test_changes_travel(tmp_path: Path) -> None:

@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursorbench.harness.hermes import ToolSet
+from cursorbench.json_values import MAX_VALUES, values
 from stages.gateway import event_data, events, request
 from stages.gateway.attribution import asked, gist
 from stages.gateway.errors import ApiError
-from stages.gateway.http import MAX_VALUES, _values, is_deep, parse_json
+from stages.gateway.http import is_deep, parse_json
 from stages.gateway.otlp_http import JSON, TRACES, export
 from stages.gateway.request_fields import wrong_call
 from tests.stages.gateway.rig import Rig
@@ -43,7 +44,7 @@ def test_values_are_counted_before_anything_is_made_of_them(value: Any) -> None:
     for text in (json.dumps(value), json.dumps(value, separators=(",", ":"), ensure_ascii=False)):
         n = counted(value)
         for most in (n // 2, n - 1, n, n + 1, 2 * n):
-            assert (_values(text.encode(), most) > most) == (n > most), text
+            assert (values(text.encode(), most) > most) == (n > most), text
 
 
 @pytest.mark.parametrize(
