@@ -16,6 +16,7 @@ from rtrl_cli import options
 from rtrl_cli.output import make_progress, message, number, pairs, show, table
 from rtrl_cli.stage import open_store
 from stages.who import who
+from stages.wording import percent
 
 if TYPE_CHECKING:
     from stages.ab.look import Seen
@@ -174,7 +175,7 @@ def _benefit(found: Workspace, store: Store, *, as_json: bool, quiet: bool) -> b
 def benefit_text(data: Mapping[str, Any]) -> str:
     """A look at the holdback for people."""
     head = {
-        "held back": f"{data['share']:.1%} of the users on {data['anchor']} since {data['since'][:16]}Z",
+        "held back": f"{percent(data['share'])} of the users on {data['anchor']} since {data['since'][:16]}Z",
         "live": str(data["live"]),
         "users": f"{data['users']['holdback']} held back, {data['users']['live']} live",
         "episodes": f"{data['episodes']['holdback']} held back, {data['episodes']['live']} live",
@@ -194,7 +195,7 @@ def text(seen: Seen) -> str:
     head = {
         "deployment": f"{seen.deployment} of line {data['line']}",
         "users": f"{data['users']['live']} live, {data['users']['canary']} canary",
-        "share": f"{data['share']:.0%}",
+        "share": percent(data["share"]),
         "episodes": f"{data['episodes']['live']} live, {data['episodes']['canary']} canary",
         "sample ratio": f"p = {data['sample_ratio_p']:.3g}",
     }

@@ -14,6 +14,7 @@ import typer
 from rtrl_cli import options
 from rtrl_cli.output import bold, envelope, message, pairs, show, table
 from rtrl_cli.stage import open_store
+from rtrl_cli.widths import width
 from stages.wording import count
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _groups(title: str, groups: Sequence[Group], figures: Sequence[Figure], name
 def _fitting(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[str, list[str]]:
     """The table with as many columns as a terminal is wide, and the names of the others."""
     limit = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-    widths = [max(len(str(cell)) for cell in column) for column in zip(header, *rows, strict=True)]
+    widths = [max(width(str(cell)) for cell in column) for column in zip(header, *rows, strict=True)]
     kept = len(header)
     while kept > _ALWAYS + 1 and sum(widths[:kept]) + 2 * (kept - 1) > limit:
         kept -= 1

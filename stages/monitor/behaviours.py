@@ -109,6 +109,15 @@ def ratios(columns: Mapping[str, Floats]) -> dict[str, tuple[Floats, Floats]]:
     return found
 
 
+def possible(name: str, value: float) -> float:
+    """A reweighted figure as people read it: a share stays in [0, 1], an amount is at least 0.
+
+    What the requests explain is taken off the measured value, so few cases can end beyond. Charts and JSON
+    keep the number as it is.
+    """
+    return max(value, 0.0) if BEHAVIOURS[name].scale == "amount" else min(max(value, 0.0), 1.0)
+
+
 def contentment(columns: Mapping[str, Floats], names: Mapping[str, Literal[1, -1]]) -> Floats:
     """Mean of each episode's known user signals, turned so that up is good, [E]; nan: none is known."""
     told = np.stack([sign * columns[name] for name, sign in names.items()])
