@@ -70,7 +70,9 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
         "left_out", "1", "up", "share", "of episodes, what gives no gradient, by neither user nor clock"
     ),
     "edit_persistence": Behaviour("edit_persistence", "1", "down", "part", "of edits, what is still there"),
-    "edit_rejected": Behaviour("edit_rejected", "1", "up", "share", "edits that were refused or undone"),
+    "edit_rejected": Behaviour(
+        "edit_rejected", "1", "up", "share", "episodes with an edit refused or undone"
+    ),
     "dissatisfied_followup": Behaviour(
         "dissatisfied_followup", "1", "up", "part", "next messages that express dissatisfaction"
     ),

@@ -69,7 +69,7 @@ def sparkline(values: Sequence[float]) -> str:
 
 def day(at: int) -> str:
     """A time (ms) as people read it, UTC."""
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%m-%d %H:%M")
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def draw(path: Path, history: History, rules: Rules) -> None:
