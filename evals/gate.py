@@ -206,8 +206,8 @@ def infrastructure(candidate: Sequence[Attempt], baseline: Sequence[Attempt], ru
         why = Counter(one.failure for one in (*candidate, *baseline) if one.failure).most_common(1)[0][0]
         objection = (
             f"the infrastructure lost {bad_c} of {all_c} attempts of the candidate and {bad_b} of {all_b} "
-            f"of the baseline (allowed {rules.infra_limit:.0%}; more by the candidate: p = {p_more:.2g}), "
-            f"most often: {why[:SHOWN]}"
+            f"of the baseline (allowed {100 * rules.infra_limit:.4g}%; more by the candidate: p = "
+            f"{p_more:.2g}), most often: {why[:SHOWN]}"
         )
     return Infra(bad_c, all_c, bad_b, all_b, p_more, objection)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rtrl_cli.output import pairs, table
+from stages.wording import digits
 
 COLUMNS = {
     "at": "at",
@@ -64,4 +65,4 @@ def _sequence(found: Mapping[str, Any]) -> str:
 def _number(value: Any) -> str:
     if value is None:
         return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return digits(value, 4) if isinstance(value, float) else str(value)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from cursorbench.errors import DependencyDownError
+from rtrl_cli.widths import filled, width
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichBar
@@ -149,8 +150,8 @@ def _is_unicode(encoding: str | None) -> bool:
 
 
 def colour(stream: IO[str]) -> bool:
-    """Whether to colour: a terminal, and no NO_COLOR."""
-    return stream.isatty() and not os.environ.get("NO_COLOR")
+    """Whether to colour: a terminal that can, and no NO_COLOR."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
 
 
 def bold(text: str) -> str:
@@ -171,22 +172,18 @@ def message(text: str, *, kind: str = "") -> None:
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Left-aligned columns with a header, without lines: readable, and easy to cut."""
-    texts = [[" ".join(str(cell).splitlines()) for cell in row] for row in rows]
+    texts = [[visible(" ".join(str(cell).splitlines())) for cell in row] for row in rows]
     if not texts:
         return ""
-    widths = [max(len(line[i]) for line in [list(header), *texts]) for i in range(len(header))]
-    out = [bold("  ".join(name.ljust(width) for name, width in zip(header, widths, strict=True)).rstrip())]
-    out += [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in texts
-    ]
-    return "\n".join(out)
+    widths = [max(width(line[i]) for line in [list(header), *texts]) for i in range(len(header))]
+    head, *lines = ("  ".join(map(filled, line, widths)).rstrip() for line in [header, *texts])
+    return "\n".join([bold(head), *lines])
 
 
 def pairs(items: Mapping[str, object]) -> str:
     """`name  value` lines with aligned values."""
-    width = max((len(name) for name in items), default=0)
-    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in items.items())
+    widest = max(map(width, items), default=0)
+    return "\n".join(f"{filled(name, widest)}  {value}" for name, value in items.items())
 
 
 def number(value: float | None) -> str:

@@ -15,6 +15,7 @@ import typer
 
 from rtrl_cli import line
 from rtrl_cli.output import make_progress, message, pairs, show, size, table
+from stages.wording import digits
 
 if TYPE_CHECKING:
     from stages.locks import FileLock
@@ -150,12 +151,18 @@ def default_text(result: StageResult) -> str:
     tables: list[str] = []
     for key, value in result.envelope()["metrics"].items():
         if isinstance(value, float):
-            lines[key] = f"{value:.6g}"
+            lines[key] = digits(value, 6)
         elif isinstance(value, str | int | bool):
             lines[key] = value
         elif isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
             names = dict.fromkeys(name for row in value for name in row)
             header = [name for name in names if not any(isinstance(row.get(name), dict) for row in value)]
-            rows = [["-" if row.get(name) is None else row[name] for name in header] for row in value]
+            rows = [[_cell(row.get(name)) for name in header] for row in value]
             tables.append(f"{key}\n{table(header, rows)}")
     return "\n\n".join([pairs(lines), *tables])
+
+
+def _cell(value: object) -> object:
+    if value is None:
+        return "-"
+    return digits(value, 6) if isinstance(value, float) else value

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rtrl_cli.output import table
 from rtrl_cli.stage import default_text
+from stages.wording import digits
 
 if TYPE_CHECKING:
     from stages.result import StageResult
@@ -101,4 +102,4 @@ def _items(values: Mapping[str, Any]) -> list[list[str]]:
 def _number(value: Any) -> str:
     if value is None:
         return "-"
-    return f"{value:.3g}" if isinstance(value, float) and abs(value) < 1000 else f"{value:.0f}"
+    return digits(value) if isinstance(value, float) else f"{value:.0f}"

@@ -28,6 +28,7 @@ from evals.stats.membership import Shift, Shuffled
 from stages.errors import UsageError
 from stages.exits import DROP, PART, SPEC_MADE, exit_of
 from stages.parts import Parts
+from stages.wording import digits
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -190,16 +191,10 @@ def _differences(row: Mapping[str, Any], besides: str = "") -> str:
 
 def _told(name: str, shift: Mapping[str, Any]) -> str:
     """E.g. "edited 0.04 against 0.61 (difference -0.66 to -0.48, p 0.001)"."""
-    sides = f"{name} {_figure(shift['removed'])} against {_figure(shift['kept'])}"
+    sides = f"{name} {digits(shift['removed'])} against {digits(shift['kept'])}"
     if shift["low"] is None:
         return f"{sides} (p {shift['p_holm']:.2g})"
-    return (
-        f"{sides} (difference {_figure(shift['low'])} to {_figure(shift['high'])}, p {shift['p_holm']:.2g})"
-    )
-
-
-def _figure(value: float) -> str:
-    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+    return f"{sides} (difference {digits(shift['low'])} to {digits(shift['high'])}, p {shift['p_holm']:.2g})"
 
 
 def _share(row: Mapping[str, Any]) -> str:

@@ -24,11 +24,26 @@ from cursorbench.history.tracked import Tracked, suffix_of
 from cursorbench.history.within_lines import in_whole_lines
 from cursorbench.sessions.lines import Kept
 
-__all__ = ["HEAD", "HORIZONS", "Change", "Repository", "Survival", "follow", "follow_all", "text_at"]
+__all__ = [
+    "HEAD",
+    "HORIZONS",
+    "LOST",
+    "SUPERSEDED",
+    "Change",
+    "Repository",
+    "Survival",
+    "follow",
+    "follow_all",
+    "text_at",
+]
 
+SUPERSEDED = "superseded by later changes of the session"
+_UNDONE = "undone, as the log tells"
+_GONE = "its commit is not in the history: undone"
+_UNTAKEN = "no commit took it"
+LOST = frozenset((_UNDONE, _GONE, _UNTAKEN))  # nothing of these stands; of others nobody knows
 _HEX = re.compile(r"[0-9a-f]{4,64}")
 _UNREAD = "git has no text of its file here: data, over 4 MiB, of LFS, or not in this clone"
-_SUPERSEDED = "superseded by later changes of the session"
 _NOT_AS_TOLD = "its short lines are not in the commit as the log has them"
 _NO_TEXT = "the log has no text of the change (of a notebook its cell's alone), or it changes nothing"
 
@@ -113,7 +128,7 @@ def _followed(units: Units, match: Match, branch: Branch, tracked: Tracked) -> S
     since = branch.times[file.commit]
     kept, reason = {}, ""
     if not units.lines and not (units.short and units.pieces):
-        reason = _SUPERSEDED if units.superseded else _NO_TEXT
+        reason = SUPERSEDED if units.superseded else _NO_TEXT
     else:
         for horizon in (*HORIZONS, HEAD):
             if commit := _commit_at(branch, file.commit, since, horizon):
@@ -149,10 +164,9 @@ def _not_taken(units: Units, matcher: Matcher, tracked: Tracked, ours: bool) -> 
     size = _size(units, branch, tracked, since)
     kept = {}
     if units.whole and not size.units:
-        reason = _SUPERSEDED if units.superseded else _NO_TEXT
+        reason = SUPERSEDED if units.superseded else _NO_TEXT
     elif not (reason := _unknown(units, matcher, ours, gone, made is not None, since)):
-        reason = "its commit is not in the history: undone" if gone else "no commit took it"
-        reason = "undone, as the log tells" if change.undone else reason
+        reason = _UNDONE if change.undone else _GONE if gone else _UNTAKEN
         kept = {name: size.lost() for name in HORIZONS if _commit_at(branch, "", since, name)}
         kept[HEAD] = size.lost()
     return Survival(
@@ -184,7 +198,7 @@ def _unknown(units: Units, matcher: Matcher, ours: bool, gone: str, made: bool, 
     """
     branch, name = matcher.branch, units.change.path.replace("\\", "/").rpartition("/")[2]
     if not units.pieces or not (units.lines or units.short):
-        reason = _SUPERSEDED if units.superseded else _NO_TEXT
+        reason = SUPERSEDED if units.superseded else _NO_TEXT
     elif units.change.undone:
         reason = ""
     elif made and (where := branch.elsewhere(gone)):

@@ -216,7 +216,7 @@ def _decide(
         worst = harmful[0]
         return "roll_back", (
             f"{worst.metric.name} is worse by {-worst.gain:.3g}, at least {-worst.harm_bound:.3g} with "
-            f"{1 - rules.alpha_harm:.0%} confidence over all looks"
+            f"{100 * (1 - rules.alpha_harm):.4g}% confidence over all looks"
         )
     if not any(each.measured for each in found):
         return "hold", "nobody has used it, or their clients tell nothing"

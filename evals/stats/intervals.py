@@ -15,6 +15,9 @@ from numpy.typing import ArrayLike
 from evals.stats.clusters import cluster_sums
 from evals.stats.inference import Inference
 from evals.stats.paired import ratio_values
+from evals.stats.shares import share_interval
+
+SHARE = (0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ def clustered(
         numerator: y per case.
         denominator: n per case, 1 for a plain mean.
         clusters: label per case.
-        bounds: where the figure can lie, e.g. (0, 1); the interval is cut to it.
+        bounds: where the figure can lie; the interval is cut to it. (0, 1) is a share, of values that are 0
+            to n each, and has Korn and Graubard's interval (`shares.py`).
         level: two-sided level.
     """
     y, n = np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
@@ -62,7 +66,10 @@ def clustered(
     if used == 0:
         return Estimate(None, None, None, 0, 0)
     data = cluster_sums(ratio_values(y[told], n[told]), [clusters[place] for place in told])
-    low, high = Inference(data, bounds).interval(level)
+    if bounds == SHARE and data.clusters > 1:  # some are rare: Student's is too narrow about these
+        low, high = share_interval(data, level)
+    else:
+        low, high = Inference(data, bounds).interval(level)
     if bounds is not None:
         low, high = max(low, bounds[0]), min(high, bounds[1])
     return Estimate(data.mean, finite(low), finite(high), used, data.clusters)

@@ -16,6 +16,7 @@ from rtrl_cli import options
 from rtrl_cli.output import make_progress, message, number, pairs, show, table
 from rtrl_cli.stage import open_store
 from stages.who import who
+from stages.wording import percent
 
 if TYPE_CHECKING:
     from stages.ab.look import Seen
@@ -31,6 +32,7 @@ Holdback = Annotated[
     bool,
     typer.Option("--holdback", help="Compare with the users held back on the anchor: what was gained since."),
 ]
+_UNITS = "of 1; latency: the natural logarithm of its ratio to what is usual (0.1 is a tenth longer)"
 
 
 def command(
@@ -174,7 +176,7 @@ def _benefit(found: Workspace, store: Store, *, as_json: bool, quiet: bool) -> b
 def benefit_text(data: Mapping[str, Any]) -> str:
     """A look at the holdback for people."""
     head = {
-        "held back": f"{data['share']:.1%} of the users on {data['anchor']} since {data['since'][:16]}Z",
+        "held back": f"{percent(data['share'])} of the users on {data['anchor']} since {data['since'][:16]}Z",
         "live": str(data["live"]),
         "users": f"{data['users']['holdback']} held back, {data['users']['live']} live",
         "episodes": f"{data['episodes']['holdback']} held back, {data['episodes']['live']} live",
@@ -182,10 +184,16 @@ def benefit_text(data: Mapping[str, Any]) -> str:
     }
     if data.get("joined"):
         head["one user each"] = _joined(data)
-    keys = ("holdback", "live", "gain", "at_least", "at_most")
-    rows = [(name, *(number(each[key]) for key in keys)) for name, each in data["metrics"].items()]
+    rows = [
+        (
+            name,
+            *(number(each[key]) for key in ("holdback", "live", "gain")),
+            *(_bound(name, each[key]) for key in ("at_least", "at_most")),
+        )
+        for name, each in data["metrics"].items()
+    ]
     told = table(("METRIC", "HELD BACK", "LIVE", "GAIN", "AT LEAST", "AT MOST"), rows)
-    return f"{pairs(head)}\n\n{told}\n\n{data['reason']}"
+    return f"{pairs(head)}\n\n{told}\n{_UNITS}\n\n{data['reason']}"
 
 
 def text(seen: Seen) -> str:
@@ -194,7 +202,7 @@ def text(seen: Seen) -> str:
     head = {
         "deployment": f"{seen.deployment} of line {data['line']}",
         "users": f"{data['users']['live']} live, {data['users']['canary']} canary",
-        "share": f"{data['share']:.0%}",
+        "share": percent(data["share"]),
         "episodes": f"{data['episodes']['live']} live, {data['episodes']['canary']} canary",
         "sample ratio": f"p = {data['sample_ratio_p']:.3g}",
     }
@@ -213,7 +221,7 @@ def text(seen: Seen) -> str:
     rows = [_row(name, each) for name, each in data["metrics"].items()]
     rows += [_row(f"({name})", each) for name, each in data["guards"].items()]
     told = table(("METRIC", "LIVE", "CANARY", "DIFFERENCE", "GAIN AT MOST", "GAIN AT LEAST", "MARGIN"), rows)
-    return f"{pairs(head)}\n\n{told}\n\n{seen.action.replace('_', ' ')}: {seen.reason}"
+    return f"{pairs(head)}\n\n{told}\n{_UNITS}\n\n{seen.action.replace('_', ' ')}: {seen.reason}"
 
 
 def _joined(data: Mapping[str, Any]) -> str:
@@ -232,13 +240,18 @@ def _past(data: Mapping[str, Any]) -> str:
         left = data["metrics"][name]["variance_left"]
         if sum(known) and left is not None:
             told.append(f"{name} {1 - left:.0%} less variance, {sum(known)} users")
-    return "; ".join(told)
+    return f"{'; '.join(told)}: taken away of DIFFERENCE and gains"
 
 
 def _row(name: str, each: Mapping[str, Any]) -> tuple[str, ...]:
-    bounds = ("harm_bound", "promote_bound", "margin")
     return (
         name,
         *(number(each[key]) for key in ("live", "canary", "difference")),
-        *(number(each.get(key)) for key in bounds),
+        *(_bound(name, each.get(key)) for key in ("harm_bound", "promote_bound")),
+        number(each.get("margin")),
     )
+
+
+def _bound(name: str, value: float | None) -> str:
+    """One of a share's difference that is beyond all there can be says nothing."""
+    return number(None if value is not None and name != "latency" and abs(value) >= 1 else value)

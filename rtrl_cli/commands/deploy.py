@@ -10,6 +10,7 @@ import typer
 from rtrl_cli import options, shadow_view
 from rtrl_cli.output import pairs
 from rtrl_cli.stage import StageFlags, run_command
+from stages.wording import percent
 
 if TYPE_CHECKING:
     from stages.result import StageResult
@@ -80,7 +81,7 @@ def text(result: StageResult) -> str:
     if not facts["changed"]:
         return f"{facts['checkpoint']} is live already"
     if share := facts.get("share"):
-        lines: dict[str, object] = {"canary": f"{facts['checkpoint']} for {share:.0%} of the users"}
+        lines: dict[str, object] = {"canary": f"{facts['checkpoint']} for {percent(share)} of the users"}
         lines["live"] = facts["from"]
     else:
         lines = {"live": f"{facts['checkpoint']} (was {facts['from'] or 'nothing'})"}
@@ -109,7 +110,7 @@ def text(result: StageResult) -> str:
 def _planned(plan: Mapping[str, Any]) -> str:
     if not plan["changed"]:
         return f"{plan['checkpoint']} is live already"
-    to = f" for {plan['share']:.0%} of the users" if plan.get("share") else ""
+    to = f" for {percent(plan['share'])} of the users" if plan.get("share") else ""
     lines: dict[str, object] = {"would serve": f"{plan['checkpoint']}{to} (now {plan['from'] or 'nothing'})"}
     if promoted := plan.get("promotes"):
         lines["would promote"] = promoted

@@ -11,6 +11,7 @@ from rtrl_cli import options
 from rtrl_cli.output import envelope, message, pairs, show, table
 from rtrl_cli.stage import open_store
 from stages.who import who
+from stages.wording import count
 
 if TYPE_CHECKING:
     from stages.forget.forget import Forgotten
@@ -93,9 +94,9 @@ def _warnings(result: Forgotten) -> list[str]:
             f"{result.waiting_shared} events wait for their generation under API keys that others use too; "
             "they may be this user's, and are given up after gateway.pending_hours"
         )
-    if count := len(result.holdings.exports):
+    if exported := len(result.holdings.exports):
         found.append(
-            f"{count} exports hold the user's data unsealed, and forgetting does not reach them: "
+            f"{exported} exports hold the user's data unsealed, and forgetting does not reach them: "
             "delete the folders, or their rows of this user, and whatever was copied from them"
         )
     if logs := result.sources.logs:
@@ -122,7 +123,7 @@ def _some(names: tuple[str, ...]) -> str:
 
 def _done(result: Forgotten) -> str:
     if result.dry_run:
-        return f"would destroy {result.destroyed} keys; nothing was changed"
+        return f"would destroy {count(result.destroyed, 'key')}; nothing was changed"
     if result.destroyed:
         return f"{result.user} is forgotten"
     if result.before:

@@ -9,6 +9,7 @@ import typer
 from rtrl_cli import options
 from rtrl_cli.output import envelope, show
 from rtrl_cli.stage import open_store
+from stages.wording import percent
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
@@ -116,6 +117,6 @@ def lines(node: dict[str, Any], role: str = "", indent: int = 0) -> list[str]:
 
 def served(deployment: dict[str, Any]) -> str:
     """One deployment in one line."""
-    share = f" canary {deployment['canary']:.0%}" if deployment["canary"] else ""
+    share = f" canary {percent(deployment['canary'])}" if deployment["canary"] else ""
     why = deployment["ended"] or deployment["reason"]
     return f"{deployment['id']} line {deployment['line']}{share} {deployment['state']}: {why}"

@@ -14,6 +14,7 @@ import typer
 from rtrl_cli import options
 from rtrl_cli.output import bold, envelope, message, pairs, show, table
 from rtrl_cli.stage import open_store
+from rtrl_cli.widths import width
 from stages.wording import count
 
 if TYPE_CHECKING:
@@ -166,13 +167,16 @@ def _groups(title: str, groups: Sequence[Group], figures: Sequence[Figure], name
 
 
 def _fitting(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[str, list[str]]:
-    """The table with as many columns as a terminal is wide, and the names of the others."""
+    """The table with as many columns as a terminal is wide, and the names of the others: first those in which
+    nothing is told, then the last ones."""
     limit = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-    widths = [max(len(str(cell)) for cell in column) for column in zip(header, *rows, strict=True)]
-    kept = len(header)
-    while kept > _ALWAYS + 1 and sum(widths[:kept]) + 2 * (kept - 1) > limit:
-        kept -= 1
-    return table(header[:kept], [row[:kept] for row in rows]), list(header[kept:])
+    widths = [max(width(str(cell)) for cell in column) for column in zip(header, *rows, strict=True)]
+    kept = list(range(len(header)))
+    untold = [n for n in kept[_ALWAYS:] if all(row[n] == "-" for row in rows)]
+    while len(kept) > _ALWAYS + 1 and sum(widths[n] for n in kept) + 2 * (len(kept) - 1) > limit:
+        kept.remove(untold.pop() if untold else kept[-1])
+    missing = [name for n, name in enumerate(header) if n not in kept]
+    return table([header[n] for n in kept], [[row[n] for n in kept] for row in rows]), missing
 
 
 def _left_out(report: Report) -> str:

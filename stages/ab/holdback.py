@@ -26,6 +26,7 @@ from stages.registry.holdbacks import holdback_of
 from stages.registry.looks import looks_of, record_look
 from stages.registry.store import Store
 from stages.stage import Progress
+from stages.wording import percent
 from stages.workspace import Workspace
 
 
@@ -110,7 +111,7 @@ def _row(
 def _words(rows: Mapping[str, Mapping[str, Any]], config: AbConfig, *, wrong: bool) -> str:
     if wrong:
         return "the arms do not have the users they were assigned: find out who is missing first"
-    sure = f"with {1 - config.alpha_harm:.0%} confidence over all looks"
+    sure = f"with {percent(1 - config.alpha_harm)} confidence over all looks"
     better = [
         f"{name} is better than on the anchor by {row['at_least']:.3g} at least"
         for name, row in rows.items()

@@ -18,6 +18,7 @@ from stages.errors import UsageError
 from stages.records import Event
 from stages.stage import Artifact
 from stages.terms import Term, terms_of
+from stages.wording import digits
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
@@ -135,4 +136,4 @@ def _events(interactions: Artifact, episode_id: str) -> list[Event]:
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+    return "-" if value is None else digits(value, 4)

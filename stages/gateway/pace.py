@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from stages.wording import digits
+
 A_SECOND = 20  # answers kept of each second, so that any traffic is known over the whole window
 WINDOW_S = 300.0
 LEAST = 20  # answers of each arm, before anything is said
@@ -74,7 +76,8 @@ def collapsed(live: Sequence[Answer], canary: Sequence[Answer], factor: float) -
     length = statistics.median(_of_each(live, lambda answer: answer.tokens))
     if after < factor * before or (after - before) * length < NOTICED_MS:
         return ""
-    return f"its latency collapsed: {after:.3g} ms a token where the live arm takes {before:.3g} (medians)"
+    told = f"{digits(after)} ms a token where the live arm takes {digits(before)}"
+    return f"its latency collapsed: {told} (medians)"
 
 
 def _of_each(answers: Sequence[Answer], figure: Callable[[Answer], float]) -> list[float]:

@@ -70,7 +70,9 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
         "left_out", "1", "up", "share", "of episodes, what gives no gradient, by neither user nor clock"
     ),
     "edit_persistence": Behaviour("edit_persistence", "1", "down", "part", "of edits, what is still there"),
-    "edit_rejected": Behaviour("edit_rejected", "1", "up", "share", "edits that were refused or undone"),
+    "edit_rejected": Behaviour(
+        "edit_rejected", "1", "up", "share", "episodes with an edit refused or undone"
+    ),
     "dissatisfied_followup": Behaviour(
         "dissatisfied_followup", "1", "up", "part", "next messages that express dissatisfaction"
     ),
@@ -107,6 +109,15 @@ def ratios(columns: Mapping[str, Floats]) -> dict[str, tuple[Floats, Floats]]:
             known = ~np.isnan(over) & ~np.isnan(under)
             found[name] = np.where(known, over, 0.0), np.where(known, under, 0.0)
     return found
+
+
+def possible(name: str, value: float) -> float:
+    """A reweighted figure as people read it: a share stays in [0, 1], an amount is at least 0.
+
+    What the requests explain is taken off the measured value, so few cases can end beyond. Charts and JSON
+    keep the number as it is.
+    """
+    return max(value, 0.0) if BEHAVIOURS[name].scale == "amount" else min(max(value, 0.0), 1.0)
 
 
 def contentment(columns: Mapping[str, Floats], names: Mapping[str, Literal[1, -1]]) -> Floats:

@@ -24,10 +24,11 @@ import numpy as np
 from evals.stats.charts.cusum import limit
 from evals.stats.charts.level import Level
 from stages.monitor import cycle as cycles
-from stages.monitor.behaviours import BEHAVIOURS, Behaviour
+from stages.monitor.behaviours import BEHAVIOURS, Behaviour, possible
 from stages.monitor.cycle import Cycle
 from stages.monitor.divergence import Divergence, divergence, diverges
 from stages.monitor.history import Alarm, Figure, History, Window
+from stages.wording import digits
 
 Side = Literal["up", "down"]
 
@@ -191,6 +192,7 @@ def _alarm(name: str, windows: Sequence[Window], rules: Rules, line: str) -> Ala
         return None
     side, window, usual = last.alarm, windows[-1], last.usual or 0.0
     span = sum(each.at >= last.since[side] for each in windows)
+    now = possible(name, last.figure.adjusted)
     return Alarm(
         id=alarm_id(line, window, name, side),
         behaviour=name,
@@ -202,7 +204,7 @@ def _alarm(name: str, windows: Sequence[Window], rules: Rules, line: str) -> Ala
         limit=round(rules.limit, 3),
         value=last.figure.adjusted,
         usual=usual,
-        text=f"{name} {'rose' if side == 'up' else 'fell'} to {last.figure.adjusted:.3g} where {usual:.3g} "
+        text=f"{name} {'rose' if side == 'up' else 'fell'} to {digits(now)} where {digits(usual)} "
         f"was to be expected ({BEHAVIOURS[name].what}), over {span} {'cycle' if span == 1 else 'cycles'}",
     )
 
@@ -246,7 +248,8 @@ def _notes(window: Window, rules: Rules) -> list[str]:
         window.figures, key=lambda name: -abs(window.figures[name].value - window.figures[name].adjusted)
     )[:2]
     told = ", ".join(
-        f"{name} {window.figures[name].value:.3g}, {window.figures[name].adjusted:.3g} of the usual ones"
+        f"{name} {digits(window.figures[name].value)}, "
+        f"{digits(possible(name, window.figures[name].adjusted))} of the usual ones"
         for name in moved
     )
     return [

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from stages.monitor.behaviours import BEHAVIOURS
+from stages.monitor.behaviours import BEHAVIOURS, possible
 from stages.monitor.charts import Point, Rules, chart
 from stages.monitor.history import History
 
@@ -69,7 +69,7 @@ def sparkline(values: Sequence[float]) -> str:
 
 def day(at: int) -> str:
     """A time (ms) as people read it, UTC."""
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%m-%d %H:%M")
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def draw(path: Path, history: History, rules: Rules) -> None:
@@ -89,12 +89,10 @@ def draw(path: Path, history: History, rules: Rules) -> None:
         if known:
             at, low, high = ([n for n, _ in known], [p.low for _, p in known], [p.high for _, p in known])
             axes.fill_between(at, low, high, alpha=0.2, color="#2b6cb0")  # type: ignore[arg-type]
-        axes.plot(
-            x, [_possible(name, p.figure.adjusted) for p in points], "o-", color="#2b6cb0", markersize=3
-        )
+        axes.plot(x, [possible(name, p.figure.adjusted) for p in points], "o-", color="#2b6cb0", markersize=3)
         raw = [p.figure.value for p in points]
         axes.plot(x, raw, ":", color="#a0aec0")
-        called = [(n, _possible(name, p.figure.adjusted)) for n, p in zip(x, points, strict=True) if p.alarm]
+        called = [(n, possible(name, p.figure.adjusted)) for n, p in zip(x, points, strict=True) if p.alarm]
         if called:
             axes.plot(*zip(*called, strict=True), "v", color="#c53030", markersize=9)
         axes.set_title(f"{name}: {BEHAVIOURS[name].what}", fontsize=8)
@@ -130,23 +128,14 @@ def _row(name: str, points: Sequence[Point], rules: Rules) -> tuple[str, ...]:
     band = "-" if last.low is None or last.high is None else f"{_figure(last.low)} to {_figure(last.high)}"
     return (
         name,
-        sparkline([_possible(name, p.figure.adjusted) for p in points[-_CYCLES:]]),
-        _figure(_possible(name, last.figure.adjusted)),
+        sparkline([possible(name, p.figure.adjusted) for p in points[-_CYCLES:]]),
+        _figure(possible(name, last.figure.adjusted)),
         _figure(last.figure.value),
         "-" if last.usual is None else _figure(last.usual),
         band,
         f"{max(last.sums.values()):.1f}/{rules.limit:.1f}",
         ", ".join(alarms[-2:]) or "-",
     )
-
-
-def _possible(name: str, value: float) -> float:
-    """A reweighted figure as people read it: a share stays in [0, 1], an amount is at least 0.
-
-    What the requests explain is taken off the measured value, so few cases can end beyond. Charts and JSON
-    keep the number as it is.
-    """
-    return max(value, 0.0) if BEHAVIOURS[name].scale == "amount" else min(max(value, 0.0), 1.0)
 
 
 def _figure(value: float) -> str:

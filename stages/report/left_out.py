@@ -5,6 +5,7 @@ Not for: deciding it (`stages/collect/plan.py`, `stages/distill/exits.py`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ _EXITS = {
     "trainable": "goes to training",
 }
 _COUNTED = ("unanswered", "automatic:", "feedback ", "invalid calls told late")  # of what collect counts
+_ELSEWHERE = "made in folders not called as the repository is"
 _OF_LOGS = {
     "unknown files": "no session log that is known",
     "unanswered requests": "a request without an answer is no episode",
@@ -98,7 +100,8 @@ def left_out(
         ]
     metas = _metas(collects)
     for meta in metas:
-        rows += _of_collect(meta)
+        rows += _of_collect(meta, alone=len(metas) == 1)
+    rows += _not_followed(metas)
     served = [meta for meta in metas if meta.get("checkpoint")]
     return LeftOut(tuple(_joined(rows)), _timing(served, len(why_not)) if served else None)
 
@@ -110,14 +113,16 @@ def _counted(names: pa.ChunkedArray) -> dict[str, int]:
 
 
 def _joined(rows: Sequence[Left]) -> list[Left]:
-    """One row for each reason, in the order met. The share of what several collects count is not known."""
+    """One row for each reason, those of one kind together, the most first. The share of what several collects
+    count is not known."""
     found: dict[tuple[str, str], Left] = {}
     for row in rows:
         place = row.what, row.reason
         if (known := found.get(place)) is not None:
             row = replace(known, count=known.count + row.count, share=None)  # noqa: PLW2901
         found[place] = row
-    return list(found.values())
+    kinds = list(dict.fromkeys(row.what for row in found.values()))
+    return sorted(found.values(), key=lambda row: (kinds.index(row.what), -row.count))
 
 
 def _collects(store: Store, experiences: Sequence[Artifact]) -> list[Artifact]:
@@ -169,11 +174,12 @@ def _less(counts: Mapping[str, int], again: Mapping[str, int]) -> dict[str, int]
     return {name: n for name, n in left.items() if n}
 
 
-def _of_collect(meta: Mapping[str, Any]) -> list[Left]:
+def _of_collect(meta: Mapping[str, Any], *, alone: bool) -> list[Left]:
+    """`alone`: there is no other collect whose episodes a share would be of, too."""
     left, events = meta.get("left_behind") or {}, meta.get("events_left_behind") or {}
     total = sum(left.values()) + meta["counts"]["episodes"]
     rows = [
-        Left("episodes left by collect", name, n, n / total, REASONS.get(name, ""))
+        Left("episodes left by collect", name, n, n / total if alone else None, REASONS.get(name, ""))
         for name, n in _sorted(left)
     ]
     about = {**REASONS, **EVENT_REASONS}
@@ -186,17 +192,6 @@ def _of_collect(meta: Mapping[str, Any]) -> list[Left]:
     ]
     if meta.get("lost_events"):
         rows.append(Left("events lost", "spool damaged", int(meta["lost_events"]), None, "cannot be read"))
-    followed = meta.get("persistence") or {}
-    rows += [
-        Left(
-            "edits not followed in git",
-            name,
-            n,
-            n / max(1, followed["edits"]),
-            "undone counts as lost, the rest as not measured",
-        )
-        for name, n in _sorted(followed.get("reasons") or {})
-    ]
     said = {name.replace("_", " "): n for name, n in (meta.get("said") or {}).items()}
     unanswered = {name: n for name, n in said.items() if name.startswith(_COUNTED)}
     counted = {"unknown files": int(meta.get("unknown_files") or 0), **unanswered}
@@ -205,6 +200,27 @@ def _of_collect(meta: Mapping[str, Any]) -> list[Left]:
         for name, n in _sorted(counted)
         if n
     ]
+
+
+def _not_followed(metas: Sequence[Mapping[str, Any]]) -> list[Left]:
+    """Edits that no commit of the repository shows, of all that collects with `--repo` met."""
+    followed = [meta.get("persistence") or {} for meta in metas]
+    elsewhere = sum(int(one.get("made_elsewhere", 0)) for one in followed)
+    total = sum(int(one.get("edits", 0)) for one in followed) + elsewhere
+    reasons = Counter({_ELSEWHERE: elsewhere} if elsewhere else {})
+    for one in followed:
+        reasons.update(one.get("reasons") or {})
+    return [
+        Left("edits not followed in git", name, n, n / total, _of_edit(name)) for name, n in _sorted(reasons)
+    ]
+
+
+def _of_edit(reason: str) -> str:
+    from cursorbench.history.follow import LOST, SUPERSEDED
+
+    if reason == SUPERSEDED:
+        return "counts neither way: the later changes stand for it"
+    return "counts as lost" if reason in LOST else "counts as not measured"
 
 
 def _of_log(name: str) -> str:

@@ -16,6 +16,7 @@ from stages.report import plots, shown
 from stages.report.build import Report
 from stages.report.examples import FORGOTTEN, GONE, SHOWN_STATE, UNREADABLE, WITHHELD
 from stages.report.text import identifier
+from stages.wording import digits
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -37,6 +38,8 @@ def render(report: Report) -> str:
         mark=MARK,
         report=report,
         shown=shown,
+        digits=digits,
+        most_dots=plots.MOST_DOTS,
         identifier=identifier,
         states=_STATES,
         time_plots={f.name: plots.over_time(f, time.unit, time.windows) for f in report.figures},

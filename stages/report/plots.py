@@ -43,7 +43,9 @@ def over_time(figure: Figure, unit: str, windows: Sequence[Group]) -> str:
     else:
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-        x = [datetime.fromisoformat(w.label if len(w.label) > 7 else f"{w.label}-01") for _, w, _ in points]
+        x = [_date(w.label) for _, w, _ in points]
+        first, last = _date(windows[0].label), _date(windows[-1].label)  # the same axis for every figure
+        axes.set_xlim(first - 0.04 * (last - first), last + 0.04 * (last - first))
         locator = AutoDateLocator(minticks=2, maxticks=_TICKS)
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
@@ -55,6 +57,11 @@ def over_time(figure: Figure, unit: str, windows: Sequence[Group]) -> str:
     _scale(axes.set_ylim, axes.set_ylabel, readings, figure)
     axes.grid(axis="y", color=_GRID, lw=0.6)
     return _svg(drawing, f"time-{figure.name}")
+
+
+def _date(label: str) -> datetime:
+    """Of a day, a week's Monday, or a month."""
+    return datetime.fromisoformat(label if len(label) > 7 else f"{label}-01")
 
 
 def by_group(figure: Figure, name: str, groups: Sequence[Group]) -> str:
@@ -123,7 +130,8 @@ def _scale(limits: Any, label: Any, readings: Sequence[Reading], figure: Figure)
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
+    """Names of one kind begin alike, and tell their difference at the end."""
+    return text if len(text) <= _LABEL else text[: _LABEL // 2 - 1] + "…" + text[-_LABEL // 2 :]
 
 
 def _svg(drawing: Any, salt: str) -> str:

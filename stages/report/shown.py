@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from cursorbench.redaction import Kind
 from stages.report.figures import NONE_TOLD, UNKNOWN, Figure, Reading
+from stages.wording import count, digits
 
 POPULATIONS = {
     "agent": "Agent",
@@ -20,18 +21,29 @@ POPULATIONS = {
 FEW = 5  # episodes under which their share is not shown
 HOW_TO_READ = (
     "Intervals are 95 %, clustered by user; there is none under five users, and no figure "
-    "under five episodes. In logs each session is a user "
+    "under five episodes, which n counts. In logs each session is a user "
     "unless collect was told who it was. A dash is a figure that cannot be told."
 )
 
 
 def number(value: float | None, figure: Figure) -> str:
-    """`16.2 %`, `0.50x` or `-0.142`; a dash for None."""
+    """`16.2 %`, `0.50x` or `-0.142`; a dash for None. What is not nothing is not told as nothing."""
     if value is None:
         return "-"
     if figure.unit == "share":
-        return f"{100 * value:.2f} %" if 0 < value < 0.01 else f"{100 * value:.1f} %"
-    return f"{value:.2f}x" if figure.unit == "ratio" else f"{value:.3f}"
+        return f"{_places(100 * value, 2 if 0 < value < 0.01 else 1)} %"
+    return f"{_places(value, 2)}x" if figure.unit == "ratio" else _places(value, 3)
+
+
+def _places(value: float, places: int) -> str:
+    """With so many places; in digits that count where these show none, or of thousands."""
+    told = f"{value + 0.0:.{places}f}"
+    return told if not value or (float(told) and abs(value) < 1000) else digits(value, 2)
+
+
+def many(n: int, noun: str) -> str:
+    """`1 episode`, `1,351 episodes`."""
+    return f"{n:,}{count(n, noun).removeprefix(str(n))}"
 
 
 def told(reading: Reading) -> bool:

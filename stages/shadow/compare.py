@@ -196,6 +196,6 @@ def _words(figure: Figure) -> str:
         )
     what = {"errors": "not answered", "broken_calls": "with broken calls", "empty": "empty"}[figure.name]
     return (
-        f"{figure.candidate:.0%} of the answers {what} where it was {figure.live:.0%}, certainly "
-        f"{figure.low:.0%} more; {figure.tolerated:.0%} is tolerated"
+        f"{figure.candidate:.1%} of the answers {what} where it was {figure.live:.1%}, certainly "
+        f"{100 * (figure.low or 0.0):.1f} points more; {100 * figure.tolerated:.4g} are tolerated"
     )

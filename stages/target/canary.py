@@ -25,6 +25,7 @@ from stages.target.endpoint import require_endpoint
 from stages.target.names import named
 from stages.target.switch import Switch, bring_back, record, verifying
 from stages.who import who
+from stages.wording import percent
 from stages.workspace import Workspace
 
 
@@ -81,7 +82,7 @@ def open_canary(
     shadowed = workspace.settings.deploy.shadow_requests > 0
     deployment = verifying(store, switch, canary={"share": share})
     begun = time.monotonic()
-    progress.message(f"starting an engine on {switch.target.ref} for {share:.0%} of the users")
+    progress.message(f"starting an engine on {switch.target.ref} for {percent(share)} of the users")
     facts: dict[str, Any] = {"deployment": deployment.id, "share": share}
     try:
         admin = Admin(require_endpoint(workspace.run_dir))

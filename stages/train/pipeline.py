@@ -27,7 +27,7 @@ from stages.train.models import compute_dtype, device_of, placement, process_cou
 from stages.train.objective import Objective
 from stages.train.phases import Phases
 from stages.train.update import Updated
-from stages.wording import count
+from stages.wording import count, percent
 
 
 def train(
@@ -182,11 +182,11 @@ def _warnings(proven: Evidence, objective: Objective, updated: Updated) -> list[
         found.append(f"train.correction limited {most:.0%} of the tokens of a step: its bounds are narrow")
     if users := len(objective.capped.users):
         found.append(
-            f"{count(users, 'user')} reached the cap of {objective.capped.user_cap:.0%} of the gradient"
+            f"{count(users, 'user')} reached the cap of {percent(objective.capped.user_cap)} of the gradient"
         )
     if keys := len(objective.capped.keys):
         found.append(
-            f"{count(keys, 'API key')} reached the cap of {objective.capped.key_cap:.0%} of the gradient"
+            f"{count(keys, 'API key')} reached the cap of {percent(objective.capped.key_cap)} of the gradient"
         )
     if objective.capped.relaxed > BARELY:
         found.append(

@@ -18,6 +18,13 @@ def test_table_by_hand() -> None:
     assert output.table(("A",), []) == ""
 
 
+def test_columns_are_as_wide_as_they_look() -> None:
+    """Letters of East Asia and emoji take two columns, an accent of its own none, what is escaped as many."""
+    rows = [("日本", 1), ("👍🏽x", 2), ("e\u0301", 3), ("\x1b", 4)]
+    assert output.table(("NAME", "N"), rows) == "NAME  N\n日本  1\n👍🏽x   2\ne\u0301     3\n\\x1b  4"
+    assert output.pairs({"日本": 1, "abc": 2}) == "日本  1\nabc   2"
+
+
 def test_pairs_and_sizes() -> None:
     assert output.pairs({"a": 1, "long": "x"}) == "a     1\nlong  x"
     assert [output.size(n) for n in (0, 999, 1000, 4_200_000, 3.2e9, 5e12)] == [
@@ -72,9 +79,13 @@ class Terminal(io.StringIO):
 
 def test_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
     assert output.colour(Terminal())
     assert not output.colour(io.StringIO())
     monkeypatch.setenv("NO_COLOR", "1")
+    assert not output.colour(Terminal())
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
     assert not output.colour(Terminal())
 
 

@@ -108,6 +108,9 @@ def test_a_table_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     shown, missing = _fitting(wide, [("aider", 5, 5, "16.2 %", "1.0 %", "0.1 %")])
     assert missing == ["INVALID TOOL CALLS"]
     assert max(map(len, shown.splitlines())) <= 40
+    untold = (*header[:3], "EDIT PERSISTENCE", "ASKS")  # what is told has the place
+    shown, missing = _fitting(untold, [("aider", 5, 5, "-", "1.0 %")])
+    assert (missing, shown.splitlines()[1].split()[3:]) == (["EDIT PERSISTENCE"], ["1.0", "%"])
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((10, 24)))
     assert _fitting(wide, [("aider", 5, 5, "16.2 %", "1.0 %", "0.1 %")])[1] == ["EDITS", "INVALID TOOL CALLS"]
 

@@ -31,6 +31,15 @@ def test_make_and_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Workspace.find(below)  # a named folder is meant exactly
 
 
+def test_nobody_else_may_change_the_settings_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        made = Workspace.create(tmp_path / "w", "")
+    finally:
+        os.umask(before)
+    assert [made.root.stat().st_mode & 0o022, (made.root / "rtrl.toml").stat().st_mode & 0o077] == [0, 0]
+
+
 def test_overrides_add_up(tmp_path: Path) -> None:
     made = (
         Workspace.create(tmp_path, "")

@@ -13,6 +13,7 @@ from rtrl_cli import options
 from rtrl_cli.commands.bench import flags
 from rtrl_cli.commands.bench.show import SuitePath
 from rtrl_cli.output import envelope, make_progress, message, pairs, show, table
+from stages.wording import digits
 
 if TYPE_CHECKING:
     from evals.stats.intervals import Estimate
@@ -195,5 +196,5 @@ def _text(ran: Ran, beside: Against | None, out: Path) -> str:
 def _estimate(found: Estimate, unit: str) -> tuple[object, ...]:
     if found.value is None:
         return "-", "-", 0, 0
-    low, high = ("-" if end is None else f"{end + 0.0:.3g}" for end in (found.low, found.high))
-    return f"{found.value + 0.0:.3g} {unit}", f"{low} to {high}", found.cases, found.clusters
+    low, high = ("-" if end is None else digits(end + 0.0) for end in (found.low, found.high))
+    return f"{digits(found.value + 0.0)} {unit}", f"{low} to {high}", found.cases, found.clusters

@@ -137,6 +137,15 @@ def test_clustered_interval() -> None:
     assert nothing.cases == 0
 
 
+def test_a_rare_share_is_not_told_too_surely() -> None:
+    """One of 20 was 0 to 0.155 by Student's t; it is 0.95 of 19 trials by Clopper and Pearson."""
+    found = clustered([1, *[0] * 19], [1] * 20, range(20), bounds=(0.0, 1.0))
+    ends = stats.beta.ppf(0.025, 0.95, 19.05), stats.beta.ppf(0.975, 1.95, 18.05)
+    assert (found.low, found.high) == pytest.approx(ends)
+    one = clustered([1, 0], [1, 1], ["a", "a"], bounds=(0.0, 1.0))
+    assert (one.value, one.low, one.high) == (0.5, 0.0, 1.0)
+
+
 def test_intervals_apart() -> None:
     low = clustered([0, 0, 1, 0] * 25, [1] * 100, range(100))
     high = clustered([1, 1, 1, 0] * 25, [1] * 100, range(100))

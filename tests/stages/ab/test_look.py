@@ -91,7 +91,10 @@ def test_what_people_are_shown(world: StubWorld, monkeypatch: pytest.MonkeyPatch
     seen = look.take_look(world.workspace, world.store, Silent(), by="test", deciding=False)
     shown = text(seen)
     assert f"{deployment} of line auto" in shown
-    assert "edit_persistence 0% less variance, 800 users" in shown
+    assert "edit_persistence 0% less variance, 800 users: taken away of DIFFERENCE and gains" in shown
+    assert "natural logarithm" in shown
+    seen.data["metrics"][NAMES[0]]["harm_bound"] = 57.971  # of few users: no share can gain as much
+    assert next(row for row in text(seen).splitlines() if row.startswith(NAMES[0])).split()[4] == "-"
     assert "not measured  dissatisfied_followup" in shown
     assert shown.splitlines()[-1].startswith("roll back: edit_persistence is worse by")
     assert "since the first look" not in shown

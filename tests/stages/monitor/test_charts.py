@@ -40,6 +40,7 @@ def test_a_clean_line_stays_quiet() -> None:
         ("invalid", 0.7, "invalid_calls", "up"),
         ("terminal_only", 1.5, "terminal_only", "up"),
         ("tokens", 0.15, "output_tokens", "up"),
+        ("tokens", 4.0, "output_tokens", "up"),  # to thousands, which were told as 3.2e+03
         ("tokens", -0.15, "output_tokens", "down"),
         ("comments", 0.05, "comment_share", "up"),
         ("edited", -0.5, "edit_rate", "down"),
@@ -54,6 +55,7 @@ def test_what_moves_is_called_within_three_cycles(
     first = next(each for each in alarms[10:] if each)
     assert [(a.behaviour, a.direction) for a in first] == [(behaviour, direction)]
     assert BEHAVIOURS[behaviour].what in first[0].text
+    assert "e+" not in first[0].text
     assert first[0].score > first[0].limit
     assert first[0].since <= first[0].at
 

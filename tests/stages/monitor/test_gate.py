@@ -20,7 +20,8 @@ from stages.deploy.run import DeployStage
 from stages.errors import GateRejectedError, InputMissingError, UsageError
 from stages.eval.run import EvalStage
 from stages.linestate import LineState
-from stages.monitor import alert, view
+from stages.monitor import alert
+from stages.monitor.behaviours import possible
 from stages.monitor.charts import update
 from stages.monitor.gate import acknowledge, alarmed
 from stages.monitor.history import History
@@ -246,8 +247,8 @@ def test_a_populations_line_is_looked_at_and_acknowledged_by_its_name(
 
 
 def test_a_share_is_never_shown_below_nothing() -> None:
-    assert [view._possible("ask_rate", value) for value in (-0.1, 0.2, 1.3)] == [0.0, 0.2, 1.0]
-    assert [view._possible("output_tokens", value) for value in (-1.0, 2.5)] == [0.0, 2.5]
+    assert [possible("ask_rate", value) for value in (-0.1, 0.2, 1.3)] == [0.0, 0.2, 1.0]
+    assert [possible("output_tokens", value) for value in (-1.0, 2.5)] == [0.0, 2.5]
 
 
 def test_options_before_ack_are_not_dropped(world: World, alarming: History) -> None:

@@ -110,14 +110,23 @@ def test_of_logs_files_and_lines_that_make_no_episode(experience: Artifact, tmp_
         ("of the logs", "feedback of other kinds"): 6,
     }
     rows = {row.reason: row for row in found.rows}
-    assert rows["no commit took it"].share == 0.25
+    assert (rows["no commit took it"].share, rows["no commit took it"].about) == (0.25, "counts as lost")
     assert rows["unanswered requests"].about == "a request without an answer is no episode"
 
 
 def test_of_several_collects_what_they_counted_together(experience: Artifact, tmp_path: Path) -> None:
-    """Unknown files 2 + 1; the quarantine of the one experience twice; no share of two collects' counts."""
-    first = artifact(tmp_path / "i", checkpoint="", counts={"episodes": 10}, unknown_files=2)
-    followed = {"edits": 4, "reasons": {"no commit took it": 1}}
+    """Unknown files 2 + 1; the quarantine of the one experience twice; no share of two collects' counts, but
+    of edits: 1 and 2 + 1 of 4 + 4 that were followed and 8 that were not."""
+    followed = {"edits": 4, "reasons": {"superseded by later changes of the session": 1, "no such file": 2}}
+    first = artifact(
+        tmp_path / "i",
+        checkpoint="",
+        counts={"episodes": 10},
+        unknown_files=2,
+        left_behind={"forgotten": 10},
+        persistence=followed,
+    )
+    followed = {"edits": 4, "made_elsewhere": 8, "reasons": {"no such file": 1}}
     second = artifact(
         tmp_path / "j", checkpoint="", counts={"episodes": 5}, unknown_files=1, persistence=followed
     )
@@ -128,9 +137,19 @@ def test_of_several_collects_what_they_counted_together(experience: Artifact, tm
         ("from the gradient", "no_tokens"): 2,
         ("quarantined by distill", "b"): 4,
         ("quarantined by distill", "a"): 2,
+        ("episodes left by collect", "forgotten"): 10,
         ("of the logs", "unknown files"): 3,
-        ("edits not followed in git", "no commit took it"): 1,
+        ("edits not followed in git", "made in folders not called as the repository is"): 8,
+        ("edits not followed in git", "no such file"): 3,
+        ("edits not followed in git", "superseded by later changes of the session"): 1,
     }
+    assert [row.share for row in found.rows if row.what == "edits not followed in git"] == [
+        1 / 2,
+        3 / 16,
+        1 / 16,
+    ]
+    assert [row.about for row in found.rows][-1].startswith("counts neither way")
+    assert next(row for row in found.rows if row.reason == "forgotten").share is None
 
 
 def test_collects_for_one_checkpoint_count_the_same_use_again(experience: Artifact, tmp_path: Path) -> None:

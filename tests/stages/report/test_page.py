@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,9 @@ def test_a_plot_leaves_labels_alone_and_takes_the_pages_colours() -> None:
         SHARE, "agent", [group("v1.23456 $x$ <i>", 0.5, 0.4, 0.6), group('模型 id="a"', 0.25)]
     )
     assert "v1.23456 $x$ &lt;i&gt;" in drawn
+    alike = [group(f"openrouter/anthropic/claude-{name}", 0.5) for name in ("3.5-sonnet", "3-haiku")]
+    names = re.findall(r">(openrouter[^<]+)<", plots.by_group(SHARE, "model", alike))
+    assert names == ["openrouter/…e-3.5-sonnet", "openrouter/…aude-3-haiku"]
     assert 'id="a"' in drawn.replace("&quot;", '"')
     assert {"var(--series)", "currentColor", "var(--card)"} <= set(
         re.findall(r"var\(--\w+\)|currentColor", drawn)
@@ -74,11 +78,28 @@ def test_a_plot_of_one_point_or_of_what_is_not_told_is_none() -> None:
     assert plots.over_time(SHARE, "experience", [group("v1", 0.5, 0.4, None), group("v2", 0.25)])
 
 
+def test_plots_over_time_have_one_axis_of_time() -> None:
+    """Beside one another, March is above March also where January is not told."""
+    months = [group(f"2026-0{n}", value) for n, value in enumerate((0.5, 0.5, 0.5, 0.25), 1)]
+    some = [group("2026-01", None), *months[1:]]
+    whole, part = (
+        re.findall(r'<use [^>]*x="([\d.]+)"', plots.over_time(SHARE, "month", w)) for w in (months, some)
+    )
+    assert set(part) <= set(whole)
+
+
 def test_numbers_as_people_read_them() -> None:
     reading = Reading(0.1623, 0.113, 0.2117, 579, 579, 270)
     assert shown.cell(reading, SHARE) == "16.2 % [11.3-21.2] n=579"
     assert shown.interval(reading, SHARE) == "11.3 to 21.2 %"
-    assert shown.number(0.0019, SHARE) == "0.19 %"
+    ratio, number = (replace(SHARE, unit=unit) for unit in ("ratio", "number"))
+    told = [(0.0019, SHARE), (0.00001, SHARE), (0.0, SHARE), (0.00042, ratio), (52.25, ratio), (2e7, ratio)]
+    told += [(-0.0, number), (0.00003, number), (-0.1416, number), (123456.7, number)]
+    assert [shown.number(*one) for one in told] == [
+        *("0.19 %", "0.001 %", "0.0 %", "0.00042x", "52.25x", "20000000x"),
+        *("0.000", "3e-05", "-0.142", "123457"),
+    ]
+    assert [shown.many(n, "user") for n in (1, 1351)] == ["1 user", "1,351 users"]
     untold = Reading(None, None, None, 0, 4, 0, "not measured; 1 of 4 undone or refused (25.0%)")
     assert shown.cell(untold, SHARE) == shown.headline_value(untold, SHARE) == "not measured"
     assert shown.remark(untold) == "1 of 4 undone or refused (25.0%)"

@@ -72,6 +72,8 @@ def test_the_page_shows(browser: Any, report: Path, tmp_path: Path, width: int, 
     assert len(sizes) >= 4
     assert all(size["width"] > 200 and size["height"] > 60 for size in sizes)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    hidden = "[...document.querySelectorAll('article .scroll')].map(e => e.scrollWidth - e.clientWidth)"
+    assert set(page.evaluate(hidden)) == {0}  # the terms, which come last, are to be seen
     page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     back, text = page.evaluate("(s => [s.backgroundColor, s.color])(getComputedStyle(document.body))")
@@ -80,6 +82,18 @@ def test_the_page_shows(browser: Any, report: Path, tmp_path: Path, width: int, 
     picture = tmp_path / "page.png"
     page.screenshot(path=picture, full_page=True)
     assert picture.stat().st_size > 20_000
+    context.close()
+
+
+def test_printed_it_is_dark_on_white_and_has_its_tables(browser: Any, report: Path) -> None:
+    """They were folded up on paper, and of a dark page the text alone was printed, nearly white."""
+    context = browser.new_context(color_scheme="dark")
+    page = context.new_page()
+    page.goto(report.as_uri())
+    assert not page.locator("section#time table").is_visible()
+    page.emulate_media(media="print")
+    assert page.locator("section#time table").is_visible()
+    assert _light(page.evaluate("getComputedStyle(document.body).color")) < 0.2
     context.close()
 
 

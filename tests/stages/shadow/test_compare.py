@@ -65,7 +65,10 @@ def test_broken_calls_by_hand() -> None:
     assert (figure.live, figure.candidate, figure.difference) == (0.0, 0.5, 0.5)
     assert figure.low == pytest.approx(0.5 - 2.4999 * 0.10426, abs=1e-3)
     assert figure.failed
-    assert "50% of the answers with broken calls where it was 0%" in verdict.reason
+    assert (
+        "50.0% of the answers with broken calls where it was 0.0%, certainly 23.9 points more"
+        in verdict.reason
+    )
     # where the live one breaks as many, it is no reason
     broken = Answered(tokens=9, ms=90.0, broken_calls=1)
     assert judged([broken] * 24, live=broken).reason == ""
@@ -93,4 +96,4 @@ def test_a_few_users_are_taken_as_requests_and_one_answer_says_nothing() -> None
     assert judged([]).reason == ""
     nothing = judged([Answered(error="unreachable")] * 20)
     assert nothing.answered == 0
-    assert "100% of the answers not answered" in nothing.reason
+    assert "100.0% of the answers not answered" in nothing.reason
