@@ -97,7 +97,7 @@ class Workspace:
             raise UsageError(f"{root} is a workspace already", hint="name another folder")
         Settings.parse(settings_toml, source=SETTINGS_FILE)
         workspace = cls(root)
-        root.mkdir(mode=0o755, parents=True, exist_ok=True)  # whatever the umask: nobody else changes rtrl.toml
+        root.mkdir(mode=0o755, parents=True, exist_ok=True)  # nobody else changes rtrl.toml
         workspace.close_to_others()
         private(workspace.store_dir)
         create_store(workspace.store_dir)
