@@ -144,6 +144,8 @@ def _warnings(built: Built) -> list[str]:
             f"{busy} candidates were rejected for what time can do to tests while the machine was busy; "
             "the same command looks again when it is quiet, or half as busy"
         )
+    if old := sum(one.reason == "old_runner" for one in built.verdicts):
+        found.append(f"{old} candidates have a pytest too old for this Python: give an older --python")
     if not built.tasks:
         found.append("no candidate made a task; the reasons are in rejects.json")
     if built.unread:
