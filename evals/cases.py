@@ -146,18 +146,19 @@ def pair(candidate: Iterable[Attempt], baseline: Iterable[Attempt], metrics: Seq
 
 
 def refuse_out_of_bounds(paired: Paired, suite: str, metric: Metric) -> None:
-    """What the gate's bounds rest on. Raises IntegrityError when a case's figure lies where none can."""
-    if metric.bounds is None:
-        return
-    low, high = metric.bounds
+    """What the gate rests on. Raises IntegrityError when a case's figure lies where none can, or is none."""
+    low, high = metric.bounds or (0.0, 0.0)
     for arm in (paired.candidate[metric.name], paired.baseline[metric.name]):
         y, n = arm.columns
-        beyond = (n > 0) & ((y < low * n - SLACK * n) | (y > high * n + SLACK * n))
+        none = ~(np.isfinite(y) & np.isfinite(n))
+        outside = (n > 0) & ((y < low * n - SLACK * n) | (y > high * n + SLACK * n))
+        beyond = none if metric.bounds is None else none | outside
         if beyond.any():
             at = int(np.argmax(beyond))
+            figure = "no number" if none[at] else f"{y[at] / n[at]:g}"
+            where = "" if metric.bounds is None else f": it lies between {low:g} and {high:g}"
             raise IntegrityError(
-                f"{suite}.{metric.name} of case {paired.cases[at]} is {y[at] / n[at]:g}: it lies between "
-                f"{low:g} and {high:g}",
+                f"{suite}.{metric.name} of case {paired.cases[at]} is {figure}{where}",
                 hint="mend what measures it; the gate decides nothing by such a figure",
             )
 

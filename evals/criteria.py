@@ -97,7 +97,9 @@ class Criterion:
         if self.gain is None:
             both = self.candidate.value is None and self.baseline.value is None
             who = "neither side has anything" if both else "one side has nothing"
-            return f"{self.name}: {who} to measure"
+            return (
+                f"{self.name}: {f'{who} to measure' if self.attempts else 'no case was tried on both sides'}"
+            )
         gain = f"{self.gain:+.4g}"
         if self.state == "regressed":
             ends = f"{_end(self.low)} to {_end(self.high)}"

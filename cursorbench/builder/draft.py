@@ -43,6 +43,7 @@ class Draft:
         solution: the patch of all but tests; without: by file, the patch of all others.
         added: lines that the solution adds, by source file.
         forbidden: objects that its repository must not hold.
+        python: version of the interpreter.
         lock: the locked requirements, "" for the host's environment; locks: where resolved ones are kept.
         command: the test command, its tests filled in.
         facts: for provenance.json.
@@ -60,6 +61,7 @@ class Draft:
     removed: tuple[str, ...]
     overlay: Mapping[str, bytes]
     forbidden: frozenset[str]
+    python: str
     lock: str
     locks: Path
     command: tuple[str, ...]
@@ -78,7 +80,7 @@ class Draft:
             timeout_s=3600.0,
             environment=EnvironmentSpec(
                 kind=settings.environment,
-                python=settings.python if settings.environment == "python" else "",
+                python=self.python if settings.environment == "python" else "",
                 import_paths=self.project.import_paths,
                 tree=tree,
             ),
@@ -123,11 +125,7 @@ def prepare(
     added = _added(repository, candidate)
     found = _without_solution(added, instruction)
     project = about(project_at(repository, base), _names((*candidate.solution, *candidate.tests)))
-    otherwise = _called_otherwise(repository, candidate)
-    if not (settings.test_command or otherwise or has_pytest(repository, commit, project)):
-        raise Unfit("no_test_command", "no sign of pytest; name a --test-command")
-    targets = targets_of(changed, otherwise) if settings.scope == "changed" else ()
-    name = task_name(settings.repository_name(), commit)
+    name, python = task_name(settings.repository_name(), commit), settings.python_at(candidate.at)
     return Draft(
         candidate=candidate,
         name=name,
@@ -141,12 +139,23 @@ def prepare(
         removed=_removed(candidate),
         overlay=overlay(repository, base, project),
         forbidden=_forbidden(repository, candidate),
-        lock=lock_of(settings, candidate.at, project, locked),
+        python=python,
+        lock=lock_of(settings, python, candidate.at, project, locked),
         locks=locked,
-        command=filled(settings.command, targets),
+        command=_command(repository, candidate, project, changed, settings),
         fields=fields(candidate, instruction, request, name, settings, canary),
         facts=facts(candidate, request, found, settings),
     )
+
+
+def _command(
+    repository: Repository, candidate: Candidate, project: Project, changed: list[str], settings: Settings
+) -> tuple[str, ...]:
+    """What runs the changed test files. Raises Unfit where nobody says what does."""
+    otherwise = _called_otherwise(repository, candidate)
+    if not (settings.test_command or otherwise or has_pytest(repository, candidate.commit, project)):
+        raise Unfit("no_test_command", "no sign of pytest; name a --test-command")
+    return filled(settings.command, targets_of(changed, otherwise) if settings.scope == "changed" else ())
 
 
 def _called_otherwise(repository: Repository, candidate: Candidate) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ project's own bounds let it. Not for: the tests of a project (`validate.py`).
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from cursorbench.builder import lock as locks
@@ -15,11 +15,10 @@ from cursorbench.builder.project import Project
 from cursorbench.builder.settings import Settings
 from cursorbench.builder.unfit import Unfit
 from cursorbench.sandbox.protocol import Backend, Environment
-from cursorbench.tasks.venv import locked
+from cursorbench.tasks.venv import known_by, locked
 
 RUNNER = ("pytest", "pluggy", "iniconfig", "exceptiongroup", "tomli", "packaging")
 """What a newer pytest may bring newer, too."""
-_FIRST = 2012  # Python 3.N came in October of 2011 + N; by the middle of the next year pytest knows it
 _TRY = """\
 import os, pathlib, subprocess, sys
 folder = pathlib.Path("/tmp/runner")
@@ -32,7 +31,9 @@ sys.exit(subprocess.call([sys.executable, "-m", "pytest", "-q", "test_runs.py"],
 TRY_S = 120.0
 
 
-def lock_of(settings: Settings, at: str, project: Project, kept: Path, *, newer: bool = False) -> str:
+def lock_of(
+    settings: Settings, python: str, at: str, project: Project, kept: Path, *, newer: bool = False
+) -> str:
     """The locked requirements of a project for a base of a commit's time; "" for the host's environment.
 
     Args:
@@ -50,16 +51,11 @@ def lock_of(settings: Settings, at: str, project: Project, kept: Path, *, newer:
     if elsewhere := next(filter(locks.of_address, asked), ""):
         raise Unfit("requirements", f"{elsewhere} is of no index, and nothing else is locked")
     until = locks.as_of(datetime.fromisoformat(at))
-    later = dict.fromkeys(RUNNER, known_by(settings.python)) if newer else {}
+    later = dict.fromkeys(RUNNER, known_by(python)) if newer else {}
     try:
-        return locks.resolve(asked, settings.python, until, project.code, kept, later)
+        return locks.resolve(asked, python, until, project.code, kept, later)
     except locks.UnresolvableError as error:
         raise Unfit("requirements", str(error)) from error
-
-
-def known_by(python: str) -> datetime:
-    """The day by which pytest knew an interpreter such as `3.11`."""
-    return datetime(_FIRST + int(python.partition(".")[2]), 7, 1, tzinfo=UTC)
 
 
 def runs(backend: Backend, environment: Environment) -> bool:

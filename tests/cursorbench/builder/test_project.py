@@ -290,9 +290,9 @@ def test_a_pytest_that_knows_its_python(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(lock, "_uv", compiled)
     of = Project(dependencies=("attrs",), extras={"dev": ("y @ git+ssh://x",)})
     old, now = "2019-05-01T00:00:00+00:00", "2024-05-01T00:00:00+00:00"
-    settings = Settings(tmp_path, tmp_path, python="3.11")
+    settings = Settings(tmp_path, tmp_path)
     made = [
-        runner.version(runner.lock_of(settings, at, of, tmp_path, newer=newer))
+        runner.version(runner.lock_of(settings, "3.11", at, of, tmp_path, newer=newer))
         for at, newer in ((old, False), (old, True), (now, False), (now, True), (old, True))
     ]
     assert made == ["1.0", "2.0", "3.0", "3.0", "2.0"]
@@ -300,7 +300,7 @@ def test_a_pytest_that_knows_its_python(tmp_path: Path, monkeypatch: pytest.Monk
     assert days == [f"{name}=2023-07-01T00:00:00+00:00" for name in sorted(runner.RUNNER)]
     assert not any("=" in one for one in (*asked[0], *asked[2]))
     with pytest.raises(Unfit) as caught:
-        runner.lock_of(settings, old, Project(dependencies=("z @ https://x/z.whl",)), tmp_path)
+        runner.lock_of(settings, "3.11", old, Project(dependencies=("z @ https://x/z.whl",)), tmp_path)
     assert caught.value.detail.startswith("z @ https://x/z.whl is of no index")
 
 

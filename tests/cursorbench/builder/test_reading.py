@@ -30,6 +30,7 @@ from tests.cursorbench.history.gits import Git
         ("pyproject.toml", "other"), ("examples/use.py", "other"), ("benchmarks/b.py", "other"),
         ("tools/release.py", "other"), ("scripts/x.py", "other"), ("pkg/tools/parse.py", "source"),
         ("src/pkg/scripts/cli.py", "source"), ("pkg/examples/use.py", "other"),
+        ("test.js", "test"), ("lib/latest.js", "source"), ("src/parse/tests.rs", "test"),
     ],
 )  # fmt: skip
 def test_kinds_of_files(path: str, kind: str) -> None:
