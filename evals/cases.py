@@ -6,7 +6,7 @@ Not here: how a suite runs (`evals/suites/`), what is decided (`evals/gate.py`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -143,6 +143,19 @@ def pair(candidate: Iterable[Attempt], baseline: Iterable[Attempt], metrics: Seq
         {name: _arm([right[case] for case in cases], name) for name in metrics},
         float(np.mean(made)) if made else 0.0,
     )
+
+
+def bounded(metric: Metric, paired: Paired) -> Metric:
+    """The metric with the bounds that its figures kept to, 0 to 1 or wider, where it is sampled and has none.
+
+    Without any, figures that are all equal would be taken for those of a metric without chance.
+    """
+    if metric.bounds is not None or not (metric.sampled and metric.gated):
+        return metric
+    arms = paired.candidate[metric.name], paired.baseline[metric.name]
+    seen = [y[n > 0] / n[n > 0] for y, n in (arm.columns for arm in arms)]
+    ends = [float(end) for one in seen if one.size for end in (one.min(), one.max())]
+    return replace(metric, bounds=(min(0.0, *ends), max(1.0, *ends))) if ends else metric
 
 
 def refuse_out_of_bounds(paired: Paired, suite: str, metric: Metric) -> None:

@@ -342,6 +342,21 @@ def test_cases_of_one_side_only_object() -> None:
     assert found.reasons[1] == "demo.success: no case was tried on both sides"
 
 
+def test_a_metric_without_bounds_is_as_uncertain_as_it_is_seen() -> None:
+    """Of a task of one's own, sampled: six answers, all wrong on both sides, passed "100 times in 100"."""
+    right = Metric("success", "higher", 0.05, "", "mine")
+    for count, verdict_ in ((6, "inconclusive"), (58, "inconclusive"), (59, "pass")):
+        same = attempts([0.0] * count)
+        found = decide([(suite(right), (same, same))], Rules())
+        assert found.verdict == verdict_  # (1 - 0.05)^G <= 0.05 from G = 59 on
+        assert found.identical_pass == float(count == 59)
+    points = [attempts([7.0] * 59), attempts([7.0] * 59)]  # of 0 to 7: (1 - 0.05 / 7)^59 = 0.655
+    (one,) = decide([(suite(right), (points[0], points[1]))], Rules()).criteria
+    assert one.p_noninferior == pytest.approx((1 - 0.05 / 7) ** 59)
+    exact = replace(right, sampled=False)
+    assert decide([(suite(exact), (points[0][:6], points[1][:6]))], Rules()).verdict == "pass"
+
+
 def test_one_cluster_asks_for_others() -> None:
     """Of "all cases" it spoke, also where others are there that say nothing of the metric."""
     arms = (attempts([0.0] * 50, per_user=50), attempts([1.0] * 50, per_user=50))
