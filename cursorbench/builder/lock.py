@@ -96,10 +96,15 @@ def _auto(project: Project) -> list[str]:
                 beside += requirements
     for path, requirements in project.files.items():
         own = path in ("requirements.txt", "requirements/base.txt", "requirements/main.txt")
-        if not own or not project.dependencies:
+        if not own or not project.dependencies or _of_developers(requirements):
             beside += requirements
     kept = [one for one in beside if not (_TOOLS.fullmatch(requirement_name(one)) or of_address(one))]
     return [*project.dependencies, *kept, "pytest"]
+
+
+def _of_developers(requirements: Iterable[str]) -> bool:
+    """Whether a file that is called like the project's own requirements is for who works on it."""
+    return any(one.startswith(".") or requirement_name(one) == "pytest" for one in requirements)
 
 
 def _without_itself(requirements: Iterable[str], project: Project, depth: int = 0) -> list[str]:

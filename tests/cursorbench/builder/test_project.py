@@ -212,6 +212,10 @@ def test_requirement_files_that_name_the_tree_or_include_others(tmp_path: Path) 
     }  # fmt: skip
     assert lock.wanted(("auto",), found) == ("attrs", "click", "hypothesis", "pytest", "six", "trio")
     assert [one.folder for one in about(found, []).members.values() if one.imported] == ["core"]
+    for row, needed in (("-e .[full]", ("a", "b", "c")), ("pytest", ("a", "b")), ("", ("a",))):
+        files = {"requirements.txt": ("b", *requirements_of(row))}
+        of = Project(name="w", dependencies=("a",), extras={"full": ("c",)}, files=files)
+        assert lock.wanted(("auto",), of) == (*needed, "pytest")
 
 
 def test_setup_cfg_and_versions_in_code(tmp_path: Path) -> None:
