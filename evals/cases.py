@@ -6,7 +6,7 @@ Not here: how a suite runs (`evals/suites/`), what is decided (`evals/gate.py`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -145,19 +145,33 @@ def pair(candidate: Iterable[Attempt], baseline: Iterable[Attempt], metrics: Seq
     )
 
 
+def bounded(metric: Metric, paired: Paired) -> Metric:
+    """The metric with the bounds that its figures kept to, 0 to 1 or wider, where it is sampled and has none.
+
+    Without any, figures that are all equal would be taken for those of a metric without chance.
+    """
+    if metric.bounds is not None or not (metric.sampled and metric.gated):
+        return metric
+    arms = paired.candidate[metric.name], paired.baseline[metric.name]
+    seen = [y[n > 0] / n[n > 0] for y, n in (arm.columns for arm in arms)]
+    ends = [float(end) for one in seen if one.size for end in (one.min(), one.max())]
+    return replace(metric, bounds=(min(0.0, *ends), max(1.0, *ends))) if ends else metric
+
+
 def refuse_out_of_bounds(paired: Paired, suite: str, metric: Metric) -> None:
-    """What the gate's bounds rest on. Raises IntegrityError when a case's figure lies where none can."""
-    if metric.bounds is None:
-        return
-    low, high = metric.bounds
+    """What the gate rests on. Raises IntegrityError when a case's figure lies where none can, or is none."""
+    low, high = metric.bounds or (0.0, 0.0)
     for arm in (paired.candidate[metric.name], paired.baseline[metric.name]):
         y, n = arm.columns
-        beyond = (n > 0) & ((y < low * n - SLACK * n) | (y > high * n + SLACK * n))
+        none = ~(np.isfinite(y) & np.isfinite(n))
+        outside = (n > 0) & ((y < low * n - SLACK * n) | (y > high * n + SLACK * n))
+        beyond = none if metric.bounds is None else none | outside
         if beyond.any():
             at = int(np.argmax(beyond))
+            figure = "no number" if none[at] else f"{y[at] / n[at]:g}"
+            where = "" if metric.bounds is None else f": it lies between {low:g} and {high:g}"
             raise IntegrityError(
-                f"{suite}.{metric.name} of case {paired.cases[at]} is {y[at] / n[at]:g}: it lies between "
-                f"{low:g} and {high:g}",
+                f"{suite}.{metric.name} of case {paired.cases[at]} is {figure}{where}",
                 hint="mend what measures it; the gate decides nothing by such a figure",
             )
 

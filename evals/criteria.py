@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from evals.cases import Arm, Metric, Paired, refuse_out_of_bounds
+from evals.cases import Arm, Metric, Paired, bounded, refuse_out_of_bounds
 from evals.comparison import Comparison
 from evals.stats import power
 from evals.stats.clusters import ClusterSums
@@ -97,7 +97,9 @@ class Criterion:
         if self.gain is None:
             both = self.candidate.value is None and self.baseline.value is None
             who = "neither side has anything" if both else "one side has nothing"
-            return f"{self.name}: {who} to measure"
+            return (
+                f"{self.name}: {f'{who} to measure' if self.attempts else 'no case was tried on both sides'}"
+            )
         gain = f"{self.gain:+.4g}"
         if self.state == "regressed":
             ends = f"{_end(self.low)} to {_end(self.high)}"
@@ -145,6 +147,7 @@ def criterion(
     IntegrityError when a figure is out of the metric's bounds.
     """
     refuse_out_of_bounds(paired, suite, metric)
+    metric = bounded(metric, paired)
     arms = paired.candidate[metric.name], paired.baseline[metric.name]
     candidate, baseline = (clustered(*arm.columns, paired.clusters, bounds=metric.bounds) for arm in arms)
     if candidate.value is None or baseline.value is None:

@@ -178,7 +178,7 @@ def compare(spec: SuiteSpec, arms: Arms, rules: Rules, family: int = 1) -> Suite
         criterion(spec.name, metric, paired, rules.alpha, rules.look, max(1, family))
         for metric in spec.metrics
     ]
-    gated = [(data, metric) for (_, data), metric in zip(compared, spec.metrics, strict=True) if metric.gated]
+    gated = [(data, found.metric) for found, data in compared if found.metric.gated]
     return SuiteResult(
         suite=spec.name,
         criteria=tuple(found for found, _ in compared),

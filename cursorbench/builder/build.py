@@ -19,10 +19,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from cursorbench.builder import outdated
+from cursorbench.builder import compiled as extensions
+from cursorbench.builder import outdated, overlooked
 from cursorbench.builder import told as logs
 from cursorbench.builder.candidates import Candidate, Rejected
-from cursorbench.builder.compiled import told
 from cursorbench.builder.dates import Clock, compiled
 from cursorbench.builder.draft import prepare
 from cursorbench.builder.fields import task_name
@@ -146,10 +146,15 @@ def build(settings: Settings, progress: Progress) -> Built:
                 unread=unread,
                 again=again,
                 removed=removed,
-                warnings=(*repository.warnings, *clock.warnings, *filter(None, [told(repository, head)])),
+                warnings=(*repository.warnings, *clock.warnings, *_told(repository, head)),
             )
             write_json(suite.path / "rejects.json", built.rejects())
     return built
+
+
+def _told(repository: Repository, head: str) -> list[str]:
+    """What of a project no task will have."""
+    return [said for said in (one.told(repository, head) for one in (extensions, overlooked)) if said]
 
 
 @dataclass

@@ -18,6 +18,8 @@ from cursorbench.sessions.reading import table_of
 from cursorbench.tasks.venv import normal
 
 _NODES = 20_000  # of an expression, names followed
+_TOX_FOLDER = re.compile(r"\{(toxinidir|tox_root)\}")
+_TOX_FACTOR = re.compile(r"[\w{},.!-]+\s*:(?!//)")  # `py27: mock`
 _TEXTS = ("name", "version")  # of the keywords of `setup`
 
 
@@ -107,13 +109,15 @@ def _lists(value: object) -> object:
 
 
 def of_tox(text: str) -> tuple[str, ...]:
-    """What tox installs into its usual environment; no options, no other files."""
+    """What tox installs into its usual environment, as rows of a requirement file; `extras` as `.[EXTRA]`."""
     parser = configparser.RawConfigParser(strict=False)
     with contextlib.suppress(configparser.Error):
         parser.read_string(text)
-    rows = rows_of(parser.get("testenv", "deps", fallback=""))
+    rows = [_TOX_FOLDER.sub(".", row) for row in rows_of(parser.get("testenv", "deps", fallback=""))]
     plain = (row.split(" #")[0].strip() for row in rows)
-    return tuple(row for row in plain if row[0] not in "-.{:" and not re.match(r"[\w{},.!-]+\s*:(?!//)", row))
+    needed = [row for row in plain if row[0] not in "{:" and not _TOX_FACTOR.match(row)]
+    extras = parser.get("testenv", "extras", fallback="").replace(",", " ").split()
+    return (*needed, *([f".[{','.join(extras)}]"] if extras else []))
 
 
 class _Literals:

@@ -8,24 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cursorbench.builder import leak as leaks
-from cursorbench.builder import lock as locks
 from cursorbench.builder.candidates import Candidate
 from cursorbench.builder.fields import facts, fields, task_name
 from cursorbench.builder.instruction import Instruction, Issues, of_commit
 from cursorbench.builder.members import about
+from cursorbench.builder.overlooked import holds
 from cursorbench.builder.patch import File, diff
-from cursorbench.builder.paths import tests_of
+from cursorbench.builder.paths import targets_of
 from cursorbench.builder.project import Project, has_pytest, project_at
 from cursorbench.builder.requests import Request
+from cursorbench.builder.runner import lock_of
 from cursorbench.builder.settings import Settings, filled
 from cursorbench.builder.unfit import Unfit
 from cursorbench.graders import infrastructure
 from cursorbench.graders import patch as patches
+from cursorbench.graders.infrastructure import TEST_FILE, tests_folder
 from cursorbench.history.repository import Repository
 from cursorbench.redaction import redact, visible
 from cursorbench.tasks.folder import Contents
@@ -42,7 +43,8 @@ class Draft:
         solution: the patch of all but tests; without: by file, the patch of all others.
         added: lines that the solution adds, by source file.
         forbidden: objects that its repository must not hold.
-        lock: the locked requirements; "" for the host's environment.
+        python: version of the interpreter.
+        lock: the locked requirements, "" for the host's environment; locks: where resolved ones are kept.
         command: the test command, its tests filled in.
         facts: for provenance.json.
     """
@@ -59,7 +61,9 @@ class Draft:
     removed: tuple[str, ...]
     overlay: Mapping[str, bytes]
     forbidden: frozenset[str]
+    python: str
     lock: str
+    locks: Path
     command: tuple[str, ...]
     fields: CursorBenchFields
     facts: dict[str, Any] = field(default_factory=dict)
@@ -76,7 +80,7 @@ class Draft:
             timeout_s=3600.0,
             environment=EnvironmentSpec(
                 kind=settings.environment,
-                python=settings.python if settings.environment == "python" else "",
+                python=self.python if settings.environment == "python" else "",
                 import_paths=self.project.import_paths,
                 tree=tree,
             ),
@@ -121,10 +125,7 @@ def prepare(
     added = _added(repository, candidate)
     found = _without_solution(added, instruction)
     project = about(project_at(repository, base), _names((*candidate.solution, *candidate.tests)))
-    if not settings.test_command and not has_pytest(repository, commit, project):
-        raise Unfit("no_test_command", "no sign of pytest; name a --test-command")
-    targets = tests_of(changed) if settings.scope == "changed" else ()
-    name = task_name(settings.repository_name(), commit)
+    name, python = task_name(settings.repository_name(), commit), settings.python_at(candidate.at)
     return Draft(
         candidate=candidate,
         name=name,
@@ -138,10 +139,34 @@ def prepare(
         removed=_removed(candidate),
         overlay=overlay(repository, base, project),
         forbidden=_forbidden(repository, candidate),
-        lock=_lock(settings, candidate, project, locked),
-        command=filled(settings.command, targets),
+        python=python,
+        lock=lock_of(settings, python, candidate.at, project, locked),
+        locks=locked,
+        command=_command(repository, candidate, project, changed, settings),
         fields=fields(candidate, instruction, request, name, settings, canary),
         facts=facts(candidate, request, found, settings),
+    )
+
+
+def _command(
+    repository: Repository, candidate: Candidate, project: Project, changed: list[str], settings: Settings
+) -> tuple[str, ...]:
+    """What runs the changed test files. Raises Unfit where nobody says what does."""
+    otherwise = _called_otherwise(repository, candidate)
+    if not (settings.test_command or otherwise or has_pytest(repository, candidate.commit, project)):
+        raise Unfit("no_test_command", "no sign of pytest; name a --test-command")
+    return filled(settings.command, targets_of(changed, otherwise) if settings.scope == "changed" else ())
+
+
+def _called_otherwise(repository: Repository, candidate: Candidate) -> tuple[str, ...]:
+    """Files with tests in them that lie among tests and are not called like one (`tests/smoke.py`)."""
+    python = [file for file in candidate.tests if file.new and file.path.endswith(".py")]
+    return tuple(
+        file.path
+        for file in python
+        if tests_folder(file.path)
+        and not TEST_FILE.fullmatch(PurePosixPath(file.path).name)
+        and holds(repository.text(file.new))
     )
 
 
@@ -266,16 +291,3 @@ def _forbidden(repository: Repository, candidate: Candidate) -> frozenset[str]:
     stood = repository.git("ls-tree", "-r", "-z", "--format=%(objectname)", candidate.base).split("\0")
     new = {candidate.commit, repository.root(candidate.commit), *(file.new for file in every if file.new)}
     return frozenset(new - set(stood))
-
-
-def _lock(settings: Settings, candidate: Candidate, project: Project, locked: Path) -> str:
-    if settings.environment == "host":
-        return ""
-    if settings.lock:
-        return settings.lock.read_text("utf-8")
-    asked = locks.wanted(locks.words(settings.install), project)
-    until = locks.as_of(datetime.fromisoformat(candidate.at))
-    try:
-        return locks.resolve(asked, settings.python, until, project.code, locked)
-    except locks.UnresolvableError as error:
-        raise Unfit("requirements", str(error)) from error

@@ -34,7 +34,7 @@ def fields(
     """Where it comes from, its cluster and split, its size, and what was asked."""
     sources = candidate.sources or candidate.solution
     largest = max(sources, key=lambda file: (file.added + file.deleted, file.path))
-    draw = int(hashlib.sha256(f"{canary}/{name}".encode()).hexdigest()[:8], 16) / (1 << 32)
+    draw = int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) / (1 << 32)  # in each suite the same
     repo = settings.repository_name()
     return CursorBenchFields(
         instance_id=name,

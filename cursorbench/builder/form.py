@@ -16,7 +16,7 @@ _FOR_TYPES = frozenset({"__future__", "typing", "typing_extensions", "types", "c
 
 def same_but_form(old: str, new: str) -> bool:
     """Whether two texts of a Python file do the same when they are run."""
-    was, now = _parsed(old), _parsed(new)
+    was, now = parsed(old), parsed(new)
     return was is not None and now is not None and _said(was) == _said(now)
 
 
@@ -25,13 +25,14 @@ def changed_tests(old: str, new: str) -> bool:
 
     Deleted ones alone tell nothing.
     """
-    was, now = _parsed(old), _parsed(new)
+    was, now = parsed(old), parsed(new)
     if was is None or now is None:
         return True
     return bool(set(_blocks(now)) - set(_blocks(was)))
 
 
-def _parsed(text: str) -> ast.Module | None:
+def parsed(text: str) -> ast.Module | None:
+    """The tree of a Python file; None where there is none."""
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

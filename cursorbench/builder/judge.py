@@ -9,14 +9,17 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from cursorbench.builder import runner
 from cursorbench.builder.cut import FutureLeftError, assert_cut, cut
 from cursorbench.builder.dates import Clock
 from cursorbench.builder.draft import Draft
 from cursorbench.builder.installed import assert_absent, imported_from
+from cursorbench.builder.lock import as_of
 from cursorbench.builder.project import Project
 from cursorbench.builder.runs import Bench
 from cursorbench.builder.settings import Settings
@@ -30,6 +33,7 @@ from cursorbench.tasks import bundle as bundles
 from cursorbench.tasks import environment as environments
 from cursorbench.tasks import folder as folders
 from cursorbench.tasks.task import ExpectedTests, Task
+from cursorbench.tasks.venv import NotBuiltError, known_by
 
 GRADED = 3  # times at most, each with fewer ids
 
@@ -43,6 +47,7 @@ class Judge:
         place: where a finished task of a name goes.
         clock: what moves the date of validation's runs.
         narrow: takes of the ids that were found those that are meant; raises Unfit.
+        broken: locks with a package that does not build, and which; it takes minutes to find out.
     """
 
     settings: Settings
@@ -51,6 +56,7 @@ class Judge:
     place: Callable[[str], Path]
     clock: Clock
     narrow: Callable[[Stable], Stable] = lambda found: found
+    broken: dict[str, str] = field(default_factory=dict)
 
     def make(
         self, draft: Draft, said: Callable[[str], None], replacing: Callable[[], None] = lambda: None
@@ -73,7 +79,7 @@ class Judge:
                 raise Unfit("future_left", error.message) from error
             except InputMissingError as error:
                 raise Unfit("objects_missing", error.message) from error
-            task, environment = self._draft(draft, bundle, made.tree)
+            draft, task, environment = self._draft(draft, bundle, made.tree)
             checked = self._checked(draft, task, environment, made.tree)
             found = self._validated(draft, environment, task, said)
             found = replace(found, tests=self.narrow(found.tests))
@@ -96,14 +102,45 @@ class Judge:
             for path in (bundle, bundles.beside(bundle)):
                 path.unlink(missing_ok=True)
 
-    def _draft(self, draft: Draft, bundle: Path, tree: str) -> tuple[Task, Environment]:
-        """The task without test ids that count, and its environment opened."""
+    def _draft(self, draft: Draft, bundle: Path, tree: str) -> tuple[Draft, Task, Environment]:
+        """The task without test ids that count, and its environment opened, in which pytest runs."""
+        task, environment = self._opened(draft, bundle, tree)
+        if self._runs(draft, environment):
+            return draft, task, environment
+        old, under = runner.version(draft.lock), f"does not run under Python {draft.python}"
+        shutil.rmtree(task.folder)
+        lock = runner.lock_of(
+            self.settings, draft.python, draft.candidate.at, draft.project, draft.locks, newer=True
+        )
+        draft = replace(draft, lock=lock)
+        task, environment = self._opened(draft, bundle, tree)
+        new = runner.version(lock)
+        if not self._runs(draft, environment):
+            raise Unfit("old_runner", f"pytest {new} {under}: an older --python would do")
+        draft.facts["runner"] = f"pytest {new}: {old} {under}"
+        return draft, task, environment
+
+    def _runs(self, draft: Draft, environment: Environment) -> bool:
+        """Whether pytest does; it is not asked where it came after its interpreter."""
+        if self.settings.test_command or not (draft.lock and runner.version(draft.lock)):
+            return True
+        own = self.settings.lock is None
+        came = as_of(datetime.fromisoformat(draft.candidate.at))
+        return (own and came >= known_by(draft.python)) or runner.runs(self.backend, environment)
+
+    def _opened(self, draft: Draft, bundle: Path, tree: str) -> tuple[Task, Environment]:
         tests = ExpectedTests(draft.command, ("to be found",), (), (), draft.removed)
         task = draft.task(
             self.drafts / f"{draft.name}.draft", tests, tree, self.settings, self.settings.timeout_s
         )
         task = _write(task, draft, bundle)
-        return task, environments.open(task, self.settings.cache.expanduser())
+        try:
+            if draft.lock in self.broken:
+                raise Unfit("not_built", self.broken[draft.lock])
+            return task, environments.open(task, self.settings.cache.expanduser())
+        except NotBuiltError as error:
+            self.broken[draft.lock] = f"under Python {draft.python}: {error.said}"
+            raise Unfit("not_built", self.broken[draft.lock]) from error
 
     def _checked(self, draft: Draft, task: Task, environment: Environment, tree: str) -> dict[str, Any]:
         """That neither the working tree nor what is installed holds the future."""

@@ -16,11 +16,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 
-from cursorbench.builder.project import Project, requirement_name
+from cursorbench.builder.project import Project, of_tree, requirement_name
 from cursorbench.errors import DependencyDownError, UsageError
 from cursorbench.tasks.venv import normal
 
@@ -34,7 +35,7 @@ _TOOLS = re.compile(
 _WORD = re.compile(
     r"\.(?:\[(?P<extras>[\w.,\s-]+)\])?|@(?P<group>[\w.-]+)|-r(?P<file>\S+)|(?P<other>[^-.@\s]\S*)"
 )
-_EXTRAS = re.compile(r"^\s*[A-Za-z0-9][\w.-]*\s*\[([^\]]*)\]")
+_EXTRAS = re.compile(r"\s*[\w./-]+\s*\[([^\]]*)\]")
 _NO_FIT = re.compile(
     r"No solution found|unsatisfiable|Failed to build|was not found in the package|Couldn't parse|expected"
 )
@@ -95,33 +96,38 @@ def _auto(project: Project) -> list[str]:
                 beside += requirements
     for path, requirements in project.files.items():
         own = path in ("requirements.txt", "requirements/base.txt", "requirements/main.txt")
-        if not own or not project.dependencies:
+        if not own or not project.dependencies or _of_developers(requirements):
             beside += requirements
-    kept = [one for one in beside if not _TOOLS.fullmatch(requirement_name(one))]
+    kept = [one for one in beside if not (_TOOLS.fullmatch(requirement_name(one)) or of_address(one))]
     return [*project.dependencies, *kept, "pytest"]
 
 
+def _of_developers(requirements: Iterable[str]) -> bool:
+    """Whether a file that is called like the project's own requirements is for who works on it."""
+    return any(one.startswith(".") or requirement_name(one) == "pytest" for one in requirements)
+
+
 def _without_itself(requirements: Iterable[str], project: Project, depth: int = 0) -> list[str]:
-    """Requirements such as `svcs[tests]` of svcs written out, and those of members in a workspace's place."""
+    """Requirements such as `svcs[tests]` of svcs or `-e .[tests]` written out, and those of a workspace's
+    members in their place.
+    """
     found: list[str] = []
     for one in requirements:
-        if (member := project.members.get(requirement_name(one))) is not None:
-            needed = [*member.dependencies, *_asked_extras(one, member)]
+        if (about := of_tree(one, project)) is not None:
+            needed = [*about.dependencies, *_asked_extras(one, about)]
             found += _without_itself(needed, project, depth + 1) if depth < 8 else []
-        elif not project.name or requirement_name(one) != project.name:
+        elif not one.startswith("."):
             found.append(one)
-        elif depth < 8:
-            found += _without_itself(_asked_extras(one, project), project, depth + 1)
     return found
 
 
-def _asked_extras(requirement: str, project: Project) -> list[str]:
+def _asked_extras(requirement: str, about: Project) -> list[str]:
     """What the extras that a requirement asks for come to, but for programs."""
     asked = _EXTRAS.match(requirement)
     inner = [
         one
         for extra in (asked[1].split(",") if asked else ())
-        for one in project.extras.get(normal(extra.strip()), ())
+        for one in about.extras.get(normal(extra.strip()), ())
     ]
     return [one for one in inner if not _TOOLS.fullmatch(requirement_name(one))]
 
@@ -133,21 +139,32 @@ def as_of(committed: datetime) -> datetime:
     return datetime(day.year + month // 13, month if month <= 12 else 1, 1, tzinfo=UTC)
 
 
+def of_address(requirement: str) -> bool:
+    """Whether it is to come from an address (`y @ git+https://...`), where an index has the hashes."""
+    return "://" in requirement.partition(";")[0]
+
+
 def resolve(
-    requirements: Sequence[str], python: str, until: datetime, code: Sequence[str], cache: Path
+    requirements: Sequence[str],
+    python: str,
+    until: datetime,
+    code: Sequence[str],
+    cache: Path,
+    later: Mapping[str, datetime] = MappingProxyType({}),
 ) -> str:
     """The lock, as pip and uv read it; made once per cache.
 
     Args:
         python: version such as `3.11`; until: nothing uploaded later; code: distributions that are left
-            out, for their code is in the tree.
+            out, for their code is in the tree; later: distributions of which more is taken, until then.
 
     Raises:
         UnresolvableError: no versions fit together.
         DependencyDownError: (exit 13) uv is missing, or the index cannot be reached.
     """
     until = min(until, datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1))
-    told = "\n".join([*requirements, python, until.date().isoformat(), " ".join(code), sys.platform])
+    more = [f"{name}={day.isoformat()}" for name, day in sorted(later.items()) if day > until]
+    told = "\n".join([*requirements, python, until.date().isoformat(), " ".join(code), sys.platform, *more])
     kept = cache / f"{hashlib.sha256(told.encode()).hexdigest()[:32]}.lock"
     if kept.exists():
         return kept.read_text("utf-8")
@@ -158,6 +175,8 @@ def resolve(
         options += ["--exclude-newer", until.isoformat(), "--no-config"]
         for name in code:
             options += ["--no-emit-package", name]
+        for name in more:
+            options += ["--exclude-newer-package", name]
         text = _uv([*options, str(asked)], folder)
     cache.mkdir(parents=True, exist_ok=True)
     half = kept.with_suffix(f".{os.getpid()}.{id(text)}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from cursorbench.builder.project import Project, requirement_name
+from cursorbench.builder.project import Project, of_tree
 
 
 def about(project: Project, paths: Iterable[str]) -> Project:
@@ -25,7 +25,7 @@ def about(project: Project, paths: Iterable[str]) -> Project:
         one = wanted.pop()
         if one not in reached:
             reached.append(one)
-            wanted += [project.members[name] for name in sorted(_required(one) & project.members.keys())]
+            wanted += [project.members[name] for name in sorted(_required(one, project))]
     inside = sorted((one for one in reached if one.folder), key=lambda one: one.folder)
     return replace(
         project,
@@ -48,11 +48,8 @@ def _of(project: Project, path: str) -> str:
     return max(around, key=lambda one: len(one.folder)).name if around else ""
 
 
-def _required(project: Project) -> set[str]:
-    every = [
-        project.dependencies,
-        *project.extras.values(),
-        *project.groups.values(),
-        *project.files.values(),
-    ]
-    return {requirement_name(one) for requirements in every for one in requirements}
+def _required(one: Project, project: Project) -> set[str]:
+    """The members that one of them requires."""
+    every = [one.dependencies, *one.extras.values(), *one.groups.values(), *one.files.values()]
+    found = [of_tree(row, project) for requirements in every for row in requirements]
+    return {about.name for about in found if about is not None} & project.members.keys()

@@ -7,6 +7,7 @@ Not for: what a change does (`candidates.py`).
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 from pathlib import PurePosixPath
 from typing import Literal
 
@@ -98,12 +99,15 @@ def runs_tests(path: str) -> bool:
     return bool(TEST_FILE.fullmatch(name)) and not name.startswith("conftest.")
 
 
-def tests_of(paths: list[str]) -> tuple[str, ...]:
+def targets_of(paths: Sequence[str], otherwise: Collection[str] = ()) -> tuple[str, ...]:
     """What a run of these test files names: the modules; for a fixture or data, the folder of tests it is in.
 
     A changed file that is no module of tests itself (conftest, helpers, expected output) can matter to all
     tests beside and below the outermost folder of tests that it stands in. One outside of any such folder, a
     root's conftest.py, matters to everything: nothing is named then.
+
+    Args:
+        otherwise: those that have tests in them and are called otherwise: pytest finds them by name alone.
     """
     named: set[str] = set()
     for path in paths:
@@ -115,6 +119,5 @@ def tests_of(paths: list[str]) -> tuple[str, ...]:
             return ()
         named.add(folder)
     folders = {name for name in named if not runs_tests(name)}
-    return tuple(
-        sorted(name for name in named if not any(name.startswith(f"{folder}/") for folder in folders))
-    )
+    apart = {name for name in named if not any(name.startswith(f"{folder}/") for folder in folders)}
+    return tuple(sorted(apart.union(otherwise)))

@@ -11,20 +11,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cursorbench.builder.declared import of_setup_cfg, of_setup_py, of_tox, texts_of, toml
+from cursorbench.builder.declared import of_setup_cfg, of_setup_py, texts_of, toml
+from cursorbench.builder.requirement_files import requirement_files
 from cursorbench.builder.tool_tables import of_document
 from cursorbench.graders.infrastructure import TEST_FILE
 from cursorbench.history.repository import FILES, Repository
 from cursorbench.sessions.reading import table_of
 from cursorbench.tasks.venv import normal
 
-_FILES_OF_REQUIREMENTS = re.compile(
-    r"(dev-?|test-?)?requirements([-_](dev|tests?|testing))?\.txt|requirements/(base|main|dev|tests?|testing)\.txt"
-    r"|tests?/(test-?)?requirements\.txt"
-)
 _MEMBERS = 200  # of a workspace that are looked at
-_CONTINUED = re.compile(r"\\\r?\n")
-_OPTION = re.compile(r"\s--\w")  # of one requirement: --hash=...
 _NAME = re.compile(r"^\s*([A-Za-z0-9][\w.-]*)")
 _NAMESPACES = 3  # namespaces within each other that are looked into
 _SHARES = re.compile(r"^[^#\n]*\b(declare_namespace|extend_path)\(", re.MULTILINE)  # older namespaces
@@ -44,7 +39,7 @@ class Project:
         members: the other distributions whose code is in the tree, by name: those of a workspace.
         changed: members that a change is about; imported: whether it is one that this needs (`members.py`).
         dependencies, extras, groups: requirements as written.
-        files: requirements of files such as requirements-dev.txt and of tox's usual environment, by path.
+        files: rows of files such as requirements-dev.txt and of tox's usual environment, by path.
         scripts: entry points by group, as `name = module:function` lines.
         import_paths: folders that Python imports the code from, `src` or `.`.
         modules: top-level packages and modules of it; of a namespace `zope.event`, no `zope`.
@@ -76,6 +71,15 @@ def requirement_name(requirement: str) -> str:
     """The normalised name in a requirement; "" when it names none (a path, an option)."""
     found = _NAME.match(requirement)
     return normal(found[1]) if found else ""
+
+
+def of_tree(requirement: str, project: Project) -> Project | None:
+    """Whose code a requirement means that is in the tree, by name or path (`./core[test]`); None for none."""
+    if requirement.startswith("."):
+        folder = requirement.partition("[")[0].removeprefix(".").removeprefix("/")
+        return next((one for one in (project, *project.members.values()) if one.folder == folder), None)
+    name = requirement_name(requirement)
+    return project if project.name and name == project.name else project.members.get(name)
 
 
 def project_at(repository: Repository, commit: str) -> Project:
@@ -122,7 +126,7 @@ def _in(repository: Repository, commit: str, root: str, folder: str = "") -> Pro
         dependencies=texts_of(told.get("dependencies")),
         extras={normal(name): texts_of(value) for name, value in table_of(told.get("extras")).items()},
         groups=table_of(told.get("groups")),
-        files=_requirement_files(repository, root),
+        files=requirement_files(repository, root),
         scripts={name: texts_of(value) for name, value in table_of(told.get("scripts")).items()},
         import_paths=paths,
         modules=modules,
@@ -152,26 +156,6 @@ def has_pytest(repository: Repository, commit: str, project: Project) -> bool:
     listed = repository.git("ls-tree", "-r", "--name-only", "-z", commit).split("\0")
     names = (path.rpartition("/")[2] for path in listed if path.endswith(".py"))
     return any(TEST_FILE.fullmatch(name) for name in names)
-
-
-def _requirement_files(repository: Repository, root: str) -> dict[str, tuple[str, ...]]:
-    found = {}
-    inner = {e.name: e.oid for e in repository.tree(root) if e.mode == "40000"}
-    folders = {"": root} | {f"{name}/": inner.get(name, "") for name in ("requirements", "tests", "test")}
-    for folder, tree in folders.items():
-        for entry in repository.tree(tree):
-            if entry.mode in FILES and _FILES_OF_REQUIREMENTS.fullmatch(folder + entry.name):
-                found[folder + entry.name] = requirements_of(repository.text(entry.oid))
-    if told := of_tox(repository.text(repository.find(root, "tox.ini"))):
-        found["tox.ini"] = told
-    return found
-
-
-def requirements_of(text: str) -> tuple[str, ...]:
-    """The requirements of a file, without options, comments and hashes: the lock has hashes of its own."""
-    rows = _CONTINUED.sub(" ", text).splitlines()
-    plain = (_OPTION.split(row.split(" #")[0])[0].strip() for row in rows)
-    return tuple(row for row in plain if row and row[0] not in "#-.")
 
 
 def _code(repository: Repository, root: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

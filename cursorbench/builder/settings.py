@@ -22,11 +22,11 @@ from cursorbench.builder.lock import AUTO, words
 from cursorbench.errors import DependencyDownError, InputMissingError, IntegrityError, UsageError
 from cursorbench.graders.running import REPORT
 from cursorbench.sessions.git_environment import only_reading
-from cursorbench.tasks.venv import locked
+from cursorbench.tasks.venv import locked, python_of, pythons
 
 TESTS = "{tests}"
 LOCK_HINT = "uv pip compile --generate-hashes"
-RULES = 8  # raised when a rule changes that verdicts hang on
+RULES = 9  # raised when a rule changes that verdicts hang on
 PYTEST = ("python", "-m", "pytest", "--continue-on-collection-errors", "-q", f"--junitxml={REPORT}", TESTS)
 _DURATION = re.compile(r"(\d+)\s*(d|w|m|y)")
 _DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}
@@ -46,7 +46,7 @@ class Settings:
         since: no commit older, ms; limit: so many candidates, the newest; None for all.
         install: what `--install` says; lock: a lock of one's own instead.
         environment: `python`: a virtual environment of the lock; `host`: what runs rtrl.
-        python: version of the interpreter.
+        python: version of the interpreter; `auto`: the newest here that a base's days knew.
         test_command: with `{report}` and perhaps `{tests}`; "" for pytest.
         scope: which tests run: of the changed files, or all.
         timeout_s: of one run of the tests.
@@ -114,15 +114,20 @@ class Settings:
         """The test command, `{tests}` not filled in."""
         return tuple(shlex.split(self.test_command)) if self.test_command else PYTEST
 
+    def python_at(self, at: str) -> str:
+        """The interpreter's version for a base of a time (ISO 8601)."""
+        return python_of(datetime.fromisoformat(at).astimezone(UTC)) if self.python == AUTO else self.python
+
     def repository_name(self) -> str:
         """What tasks call the repository."""
         return self.name or _origin(self.repo) or _folder_name(self.repo)
 
     def key(self, about: str, *, date_moves: bool) -> str:
         """Digest of all that a candidate's verdict hangs on; `about`: what else, its prompt for one."""
+        there = pythons() if self.python == AUTO else ()
         told = [
             RULES, self.repository_name(), self.install, self.lock.read_text("utf-8") if self.lock else "",
-            self.environment, self.python, self.command, self.scope, self.timeout_s, self.heldout,
+            self.environment, self.python, *there, self.command, self.scope, self.timeout_s, self.heldout,
             date_moves, about,
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()
@@ -158,8 +163,8 @@ def filled(command: tuple[str, ...], tests: tuple[str, ...]) -> tuple[str, ...]:
 
 def _require_told(settings: Settings) -> None:
     """Raise UsageError for words that cannot be read: each candidate would be rejected for them."""
-    if not re.fullmatch(r"3\.\d{1,2}", settings.python):
-        raise UsageError(f"--python: {settings.python!r} is no version", hint="like 3.11")
+    if settings.python != AUTO and not re.fullmatch(r"3\.\d{1,2}", settings.python):
+        raise UsageError(f"--python: {settings.python!r} is no version", hint="like 3.11, or auto")
     try:
         shlex.split(settings.test_command)
     except ValueError as error:

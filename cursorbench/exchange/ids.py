@@ -9,17 +9,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cursorbench.builder.paths import runs_tests, tests_of
+from cursorbench.builder.paths import runs_tests, targets_of
 from cursorbench.builder.unfit import Unfit
 from cursorbench.builder.validate import Stable
 from cursorbench.exchange.rows import Row
+from cursorbench.graders.infrastructure import tests_folder
 
 
 def targets(row: Row, files: Iterable[str]) -> tuple[str, ...]:
     """What the test command runs: the row's test files, and those that its ids name."""
-    named = (name.partition("::") for name in (*row.fail_to_pass, *row.pass_to_pass))
-    every = {*files, *(path for path, found, _ in named if found and runs_tests(path))}
-    return tests_of(sorted(every))
+    split = (name.partition("::") for name in (*row.fail_to_pass, *row.pass_to_pass))
+    named = {path for path, found, _ in split if found}
+    modules = {path for path in named if runs_tests(path)}
+    otherwise = {path for path in named - modules if path.endswith(".py") and tests_folder(path)}
+    return targets_of(sorted({*files, *modules}), otherwise)
 
 
 def narrowing(row: Row, facts: dict[str, Any]) -> Callable[[Stable], Stable]:

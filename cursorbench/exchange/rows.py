@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cursorbench.errors import InputMissingError, IntegrityError
+from cursorbench.sessions.reading import unreadable
 
 COLUMNS = (
     "repo",
@@ -73,8 +74,11 @@ def read(path: Path) -> Iterator[Row | BadRow]:
         InputMissingError: (exit 5) there is no such file.
         IntegrityError: (exit 12) it is none of these at all.
     """
+    hint = "a file of rows: .jsonl, .json or .parquet"
     if not path.is_file():
-        raise InputMissingError(f"{path} is not there", hint="a file of rows: .jsonl, .json or .parquet")
+        raise InputMissingError(f"{path} is not there", hint=hint)
+    if why := unreadable(path):
+        raise IntegrityError(f"{path}: {why}", hint=hint)
     return (_row(place, found) for place, found in _objects(path))
 
 

@@ -7,6 +7,7 @@ Not here: which requirements a repository has (`cursorbench/builder/`).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import json
@@ -16,15 +17,35 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 from cursorbench.errors import DependencyDownError, InputMissingError, IntegrityError
 from cursorbench.tasks.cache import made_once
 from cursorbench.tasks.container import VENV
 
+
+class NotBuiltError(DependencyDownError):
+    """A package of the lock does not build on this machine under that Python; `said`: pip's last word."""
+
+    def __init__(self, message: str, said: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.said = said
+
+
 BUILD_S = 1800.0
+OLDEST, NEWEST = 8, 30  # N of the Pythons 3.N that are looked for
 OUR_PIP = 9  # the oldest 3.x whose packages rtrl's own pip installs; older ones bring theirs
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s;\\]+)", re.MULTILINE)
+_NOT_BUILT = re.compile(
+    r"Could not build wheels|Failed to build|Failed building wheel|metadata-generation-failed"
+)
+_NO_NETWORK = re.compile(
+    r"Temporary failure in name|Max retries|NewConnection|Connection(Error| broken|Reset)"
+    r"|Read ?timed? ?out|ReadTimeout|ProxyError|SSLError|Could not fetch|from versions: none",
+    re.IGNORECASE,
+)
 _ASK = "import json, sys; print(json.dumps([list(sys.version_info[:3]), sys.base_prefix, sys.executable]))"
 _LIST = (
     "import json, importlib.metadata as m; "
@@ -64,6 +85,37 @@ def interpreter(version: str) -> Interpreter:
     )
 
 
+@cache
+def pythons() -> tuple[int, ...]:
+    """The N of each Python 3.N of this machine that tasks run under, sorted."""
+    found = []
+    for minor in range(OLDEST, NEWEST):
+        with contextlib.suppress(InputMissingError):
+            interpreter(f"3.{minor}")
+            found.append(minor)
+    return tuple(found)
+
+
+def known_by(python: str) -> datetime:
+    """The day by which packages knew an interpreter such as `3.11`: the middle of the year after it came.
+
+    Python 3.N comes in October of 2011 + N.
+    """
+    return datetime(2012 + int(python.partition(".")[2]), 7, 1, tzinfo=UTC)
+
+
+def python_of(day: datetime) -> str:
+    """The newest Python of this machine that packages of a day knew, such as `3.8`; else the oldest there is.
+
+    Raises:
+        InputMissingError: (exit 5) there is none.
+    """
+    there = [f"3.{minor}" for minor in pythons()]
+    if not there:
+        raise InputMissingError(f"there is no Python 3.{OLDEST} or newer on this machine")
+    return next((one for one in reversed(there) if known_by(one) <= day), there[0])
+
+
 def _candidates(version: str) -> list[Path]:
     name = f"python{version}"
     found = [Path(getattr(sys, "_base_executable", "") or sys.executable)]
@@ -93,7 +145,8 @@ def build(lock: Path, version: str, cache: Path) -> tuple[Path, Interpreter]:
     Raises:
         InputMissingError: (exit 5) there is no such Python.
         IntegrityError: (exit 12) the lock has a requirement without a hash or another one was installed.
-        DependencyDownError: (exit 13) it cannot be built: no network, or a package does not build.
+        DependencyDownError: (exit 13) it cannot be built: no network, or a package does not build
+            (NotBuiltError).
     """
     python = interpreter(version)
     content = lock.read_bytes()
@@ -172,8 +225,10 @@ def _run(command: list[str], lock: Path) -> str:
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.strip()]
         last = next((line for line in reversed(said) if "ERROR" in line), said[-1] if said else "no message")
+        why = f"the environment of {lock} cannot be built: {last.strip()}"
+        if _NOT_BUILT.search(done.stderr) and not _NO_NETWORK.search(done.stderr):
+            raise NotBuiltError(why, last.strip(), hint="a package that is this old wants an older Python")
         raise DependencyDownError(
-            f"the environment of {lock} cannot be built: {last.strip()}",
-            hint="the network is needed once; see `pip config list` for the index in use",
+            why, hint="the network is needed once; see `pip config list` for the index in use"
         )
     return done.stdout

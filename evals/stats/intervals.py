@@ -87,4 +87,4 @@ def proportion(successes: int, trials: int, level: float = 0.95) -> tuple[float,
 
 def finite(value: float) -> float | None:
     """The number for a record that people read; None for one that is infinite or none."""
-    return value if np.isfinite(value) else None
+    return value + 0.0 if np.isfinite(value) else None  # and no -0.0

@@ -27,6 +27,7 @@ from typing import Any
 from cursorbench.errors import DependencyDownError, InputMissingError, IntegrityError, RtrlError, UsageError
 from evals.cases import Attempt, Direction, Metric, SuiteSpec
 from evals.suites.base import Advance, Subject
+from evals.suites.declared_tasks import require_one, unread
 
 OWN_TASKS = Path(__file__).with_name("tasks")
 SHARE_MARGIN = 0.05
@@ -143,13 +144,15 @@ class LmEvalSuite:
     def _manager(self) -> Any:
         from lm_eval.tasks import TaskManager
 
+        for folder in self._include:
+            require_one(self._task_name, folder)
         found = TaskManager(include_path=self._include, include_defaults=False)
         if self._task_name not in found.all_tasks:
             found = _everything(tuple(self._include))
         if self._task_name not in found.all_subtasks:
             raise UsageError(
                 f"lm-eval has no task {self._task_name!r}",
-                hint="one task, no group; own tasks: eval.lm_eval_include",
+                hint=unread(self._include) or "one task, no group; own tasks: eval.lm_eval_include",
             )
         if (found.task_index[self._task_name].cfg or {}).get("unsafe_code"):  # HumanEval, MBPP
             raise UsageError(

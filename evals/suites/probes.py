@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, cast
 
 from cursorbench.errors import InputMissingError, UsageError
+from cursorbench.sessions.reading import unreadable
 
 SHIPPED = Path(__file__).with_name("probes.jsonl")
 FIELDS = ("id", "prompt", "files", "kind")
@@ -47,7 +48,8 @@ def read(path: Path = SHIPPED) -> list[Probe]:
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputMissingError(f"{path} cannot be read as probes: {error}", hint=HINT) from error
+        why = (isinstance(error, UnicodeDecodeError) and unreadable(path)) or error
+        raise InputMissingError(f"{path} cannot be read as probes: {why}", hint=HINT) from error
     found: dict[str, Probe] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():

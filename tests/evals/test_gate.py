@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -335,6 +337,24 @@ def test_cases_of_one_side_only_object() -> None:
     found = decide([(suite(SUCCESS), (attempts([1.0] * 100), attempts([1.0] * 200)))], Rules())
     assert found.verdict == "inconclusive"
     assert "100 cases were tried on one side only, such as case00100" in found.reasons[0]
+    lost = [replace(one, failure="engine", values={}) for one in attempts([1.0] * 9)]
+    found = decide([(suite(SUCCESS), (lost, attempts([1.0] * 9)))], Rules())
+    assert found.reasons[1] == "demo.success: no case was tried on both sides"
+
+
+def test_a_metric_without_bounds_is_as_uncertain_as_it_is_seen() -> None:
+    """Of a task of one's own, sampled: six answers, all wrong on both sides, passed "100 times in 100"."""
+    right = Metric("success", "higher", 0.05, "", "mine")
+    for count, verdict_ in ((6, "inconclusive"), (58, "inconclusive"), (59, "pass")):
+        same = attempts([0.0] * count)
+        found = decide([(suite(right), (same, same))], Rules())
+        assert found.verdict == verdict_  # (1 - 0.05)^G <= 0.05 from G = 59 on
+        assert found.identical_pass == float(count == 59)
+    points = [attempts([7.0] * 59), attempts([7.0] * 59)]  # of 0 to 7: (1 - 0.05 / 7)^59 = 0.655
+    (one,) = decide([(suite(right), (points[0], points[1]))], Rules()).criteria
+    assert one.p_noninferior == pytest.approx((1 - 0.05 / 7) ** 59)
+    exact = replace(right, sampled=False)
+    assert decide([(suite(exact), (points[0][:6], points[1][:6]))], Rules()).verdict == "pass"
 
 
 def test_one_cluster_asks_for_others() -> None:
@@ -345,12 +365,20 @@ def test_one_cluster_asks_for_others() -> None:
     assert "all cases that tell are of one cluster" in found.reasons[0]
 
 
-@pytest.mark.parametrize(("candidate", "baseline", "beyond"), [(1.7, 0.5, "1.7"), (0.5, -0.2, "-0.2")])
+@pytest.mark.parametrize(
+    ("candidate", "baseline", "beyond"),
+    [(1.7, 0.5, "1.7"), (0.5, -0.2, "-0.2"), (0.5, math.nan, "no number")],
+)
 def test_a_figure_out_of_its_bounds_decides_nothing(candidate: float, baseline: float, beyond: str) -> None:
+    """One that is no number ended the eval as a bug (exit 1)."""
     ones = [1.0] * 60
     with pytest.raises(IntegrityError, match=f"demo.success of case .* is {beyond}: it lies between 0 and 1"):
         verdict([*ones, candidate], [*ones, baseline])
     assert verdict([*ones, 1 + 1e-12], [*ones, 1.0]) == "pass"
+    free = Metric("tokens", "lower", 5.0, "tokens", "used")
+    told = [[Attempt("a", "u", 0, {"tokens": (one, 1.0)})] for one in (math.nan, 3.0)]
+    with pytest.raises(IntegrityError, match=r"demo.tokens of case a is no number$"):
+        decide([(suite(free), (told[1], told[0]))], Rules())
 
 
 def probes(clear: float, *, others: int, count: int = 1) -> list[Attempt]:

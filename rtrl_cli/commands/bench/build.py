@@ -144,7 +144,13 @@ def _warnings(built: Built) -> list[str]:
             f"{busy} candidates were rejected for what time can do to tests while the machine was busy; "
             "the same command looks again when it is quiet, or half as busy"
         )
-    if not built.tasks:
+    if old := sum(one.reason in ("old_runner", "not_built") for one in built.verdicts):
+        found.append(
+            f"{old} candidates are too old for their Python: --python auto takes older ones of this machine"
+        )
+    if not (built.verdicts or built.filtered):
+        found.append("no commit changes source and tests, as their paths tell them (docs/bench-build.md)")
+    elif not built.tasks:
         found.append("no candidate made a task; the reasons are in rejects.json")
     if built.unread:
         told = ", ".join(f"{reason} {count}" for reason, count in built.unread.items())

@@ -29,7 +29,14 @@ Environment = Annotated[
     Literal["python", "host"],
     typer.Option("--environment", help="python: of the lock; host: what is installed beside rtrl."),
 ]
-Python = Annotated[str, typer.Option("--python", metavar="X.Y", help="Default: the one that runs rtrl.")]
+Python = Annotated[
+    str,
+    typer.Option(
+        "--python",
+        metavar="X.Y",
+        help="Default: the one that runs rtrl; auto: of this machine's the one of each base's days.",
+    ),
+]
 TestCommand = Annotated[
     str,
     typer.Option(

@@ -6,6 +6,10 @@ from pathlib import Path
 
 from cursorbench.builder.candidates import Bounds, Candidate, Rejected, Scan, scan
 from cursorbench.builder.draft import with_settings
+from cursorbench.builder.fields import fields
+from cursorbench.builder.instruction import Instruction
+from cursorbench.builder.patch import File
+from cursorbench.builder.settings import Settings
 from cursorbench.history.branch import branch_of
 from cursorbench.history.repository import Repository
 from tests.cursorbench.history.gits import HOUR, T0, Git
@@ -13,6 +17,19 @@ from tests.cursorbench.history.gits import HOUR, T0, Git
 T = "tests/test_m.py"
 CODE = "def f(n):\n    return n\n"
 TEST = "from m import f\n\n\ndef test_f():\n    assert f(1) == 1\n"
+
+
+def test_what_is_held_out_is_so_in_every_suite(tmp_path: Path) -> None:
+    """Built a second time a suite held out other tasks, half of which had been the first one's `dev`."""
+    file = File("m.py", "m.py", "1" * 40, "2" * 40, "100644", 3, 1)
+    one = Candidate("c" * 40, "b" * 40, "2024-01-01T00:00:00+00:00", "Add f", (file,), ())
+    said, settings = Instruction("Add f of n", "commit"), Settings(tmp_path, tmp_path, name="me/m")
+    found = {
+        canary: [fields(one, said, None, f"me__m-{n}", settings, canary).split for n in range(200)]
+        for canary in ("a", "b")
+    }
+    assert found["a"] == found["b"]
+    assert 70 < found["a"].count("heldout") < 130  # of 200 at 0.5, four deviations
 
 
 def scanned(git: Git, wanted: Scan | None = None) -> list[Candidate | Rejected]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from cursorbench.builder import lock
+from cursorbench.builder import lock, runner
 from cursorbench.builder.compiled import told
 from cursorbench.builder.cut import FutureLeftError
 from cursorbench.builder.draft import overlay
 from cursorbench.builder.installed import assert_absent
 from cursorbench.builder.members import about
-from cursorbench.builder.project import Project, has_pytest, project_at, requirements_of
+from cursorbench.builder.project import Project, has_pytest, project_at
+from cursorbench.builder.requirement_files import requirements_of
+from cursorbench.builder.settings import Settings
+from cursorbench.builder.unfit import Unfit
 from cursorbench.errors import UsageError
 from cursorbench.history.repository import Repository
 from tests.cursorbench.history.gits import Git
@@ -181,8 +185,37 @@ def test_what_tox_and_a_file_beside_the_tests_ask_for(tmp_path: Path) -> None:
     }
     found, _ = project(tmp_path, files)
     told = ("pytest-cov >=4", 'time-machine; python_version > "3.8"')
-    assert found.files == {"tests/requirements.txt": ("pytest", "odfpy"), "tox.ini": told}
+    assert found.files == {"tests/requirements.txt": ("pytest", "odfpy"), "tox.ini": (*told, ".[test]")}
     assert lock.wanted(("auto",), found) == ("odfpy", "pytest", *told)
+
+
+def test_requirement_files_that_name_the_tree_or_include_others(tmp_path: Path) -> None:
+    """`-e .[test]` was dropped, and with it what the tests import."""
+    files: dict[str, str | None] = {
+        "pyproject.toml": '[project]\nname = "w"\ndependencies = ["click"]\n'
+        '[project.optional-dependencies]\nchecks = ["trio"]\nunused = ["numpy"]\n',
+        "core/pyproject.toml": '[project]\nname = "w-core"\ndependencies = ["attrs"]\n'
+        '[project.optional-dependencies]\nx = ["six"]\n',
+        "tests/requirements.txt": "-e ..[checks]  # as docs/test.md says\n--editable=./core[x]\n"
+        "-r../ci/more.in\n-e git+https://example.org/y#egg=y\n-e ../../outside\n./wheels/z.whl\n"
+        "-c limits.txt\n-ecore\nout/there\n",
+        "ci/more.in": "hypothesis\n-r more.in\n-r ../requirements.txt\n-r gone.in\n",
+        "tox.ini": "[testenv]\nextras =\n  checks\ndeps =\n  -r{toxinidir}/ci/more.in\n  py27: mock\n"
+        "  -e {toxinidir}/core\n  {[base]deps}\n",
+    }
+    found, _ = project(tmp_path, files)
+    assert found.files == {
+        "tests/requirements.txt": (
+            ".[checks]", "./core[x]", "hypothesis", "./wheels/z.whl", "./out/there"
+        ),
+        "tox.ini": ("hypothesis", "./core", ".[checks]"),
+    }  # fmt: skip
+    assert lock.wanted(("auto",), found) == ("attrs", "click", "hypothesis", "pytest", "six", "trio")
+    assert [one.folder for one in about(found, []).members.values() if one.imported] == ["core"]
+    for row, needed in (("-e .[full]", ("a", "b", "c")), ("pytest", ("a", "b")), ("", ("a",))):
+        files = {"requirements.txt": ("b", *requirements_of(row))}
+        of = Project(name="w", dependencies=("a",), extras={"full": ("c",)}, files=files)
+        assert lock.wanted(("auto",), of) == (*needed, "pytest")
 
 
 def test_setup_cfg_and_versions_in_code(tmp_path: Path) -> None:
@@ -248,6 +281,31 @@ def test_words_of_install(tmp_path: Path) -> None:
     for wrong in ("--upgrade", ".[", "@"):
         with pytest.raises(UsageError, match="is no requirement"):
             lock.words(wrong)
+
+
+def test_a_pytest_that_knows_its_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a commit of 2019 each run under Python 3.11 ended without a report."""
+    asked: list[Sequence[str]] = []
+
+    def compiled(arguments: Sequence[str], _: str) -> str:
+        asked.append(arguments)
+        return f"pytest=={len(asked)}.0 --hash=sha256:0\n"
+
+    monkeypatch.setattr(lock, "_uv", compiled)
+    of = Project(dependencies=("attrs",), extras={"dev": ("y @ git+ssh://x",)})
+    old, now = "2019-05-01T00:00:00+00:00", "2024-05-01T00:00:00+00:00"
+    settings = Settings(tmp_path, tmp_path)
+    made = [
+        runner.version(runner.lock_of(settings, "3.11", at, of, tmp_path, newer=newer))
+        for at, newer in ((old, False), (old, True), (now, False), (now, True), (old, True))
+    ]
+    assert made == ["1.0", "2.0", "3.0", "3.0", "2.0"]
+    days = [one for one in asked[1] if "=" in one]
+    assert days == [f"{name}=2023-07-01T00:00:00+00:00" for name in sorted(runner.RUNNER)]
+    assert not any("=" in one for one in (*asked[0], *asked[2]))
+    with pytest.raises(Unfit) as caught:
+        runner.lock_of(settings, "3.11", old, Project(dependencies=("z @ https://x/z.whl",)), tmp_path)
+    assert caught.value.detail.startswith("z @ https://x/z.whl is of no index")
 
 
 def test_quarters() -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from cursorbench.builder import form, paths
+from cursorbench.builder import form, overlooked, paths
 from cursorbench.builder.instruction import Instruction, of_commit, read_issues, wish
 from cursorbench.builder.intent import intent
 from cursorbench.builder.leak import leak
 from cursorbench.errors import IntegrityError
+from cursorbench.history.repository import Repository
+from tests.cursorbench.history.gits import Git
 
 
 @pytest.mark.parametrize(
@@ -28,6 +30,7 @@ from cursorbench.errors import IntegrityError
         ("pyproject.toml", "other"), ("examples/use.py", "other"), ("benchmarks/b.py", "other"),
         ("tools/release.py", "other"), ("scripts/x.py", "other"), ("pkg/tools/parse.py", "source"),
         ("src/pkg/scripts/cli.py", "source"), ("pkg/examples/use.py", "other"),
+        ("test.js", "test"), ("lib/latest.js", "source"), ("src/parse/tests.rs", "test"),
     ],
 )  # fmt: skip
 def test_kinds_of_files(path: str, kind: str) -> None:
@@ -41,16 +44,47 @@ def test_files_that_say_so_are_generated() -> None:
 
 
 def test_what_a_run_names() -> None:
-    assert paths.tests_of(["tests/test_b.py", "tests/unit/test_a.py"]) == (
+    assert paths.targets_of(["tests/test_b.py", "tests/unit/test_a.py"]) == (
         "tests/test_b.py",
         "tests/unit/test_a.py",
     )
-    assert paths.tests_of(["tests/unit/test_a.py", "tests/fixtures/x.txt", "other/tests/test_c.py"]) == (
+    assert paths.targets_of(["tests/unit/test_a.py", "tests/fixtures/x.txt", "other/tests/test_c.py"]) == (
         "other/tests/test_c.py",
         "tests",
     )
-    assert paths.tests_of(["conftest.py", "tests/test_a.py"]) == ()
-    assert paths.tests_of(["src/Unit_Tests/data/x.txt"]) == ("src/Unit_Tests",)
+    assert paths.targets_of(["conftest.py", "tests/test_a.py"]) == ()
+    assert paths.targets_of(["src/Unit_Tests/data/x.txt"]) == ("src/Unit_Tests",)
+    assert paths.targets_of(["tests/smoke.py"], ["tests/smoke.py"]) == ("tests", "tests/smoke.py")
+
+
+def test_tests_that_are_called_otherwise(tmp_path: Path) -> None:
+    """pytest finds tests by the names of files: of `tests/smoke.py`, unittest's, none was run."""
+    assert overlooked.holds("import x\n\nclass Smoke(x.TestCase):\n    def testOne(self): pass\n")
+    assert overlooked.holds("async def test_a(): pass")
+    assert not any(map(overlooked.holds, ("def helper(): pass", "def test(:", "test_x = 1", "")))
+    code, tests = "def run(): pass\n", "def test_a(): pass\n"
+    ini = "[pytest]\npython_files = check_*.py\n    spec/*_says.py\n"
+    for number, (name, text, path, said) in enumerate(
+        (
+            ("pytest.ini", ini, "w/check_a.py", "names 1 files, such as w/check_a.py,"),
+            ("tox.ini", ini, "w/check_a.py", "such as"),
+            ("setup.cfg", ini.replace("pytest]", "tool:pytest]"), "w/check_a.py", "such as"),
+            (
+                "pyproject.toml",
+                "[tool.pytest.ini_options]\npython_files = '*.py'",
+                "w/a.py",
+                "such as w/a.py",
+            ),
+            ("pyproject.toml", "[tool.pytest]\npython_files = ['check_*']", "w/check_a.py", "(check_*)"),
+            ("tox.ini", ini, "tests/check_a.py", ""),
+            ("README", ini, "w/check_a.py", ""),
+        )
+    ):
+        commit = Git(tmp_path / str(number)).commit(0, {name: text, "w/check_b.py": code, path: tests})
+        with Repository(tmp_path / str(number)) as repository:
+            found = overlooked.told(repository, commit)
+        assert said in found
+        assert bool(said) is bool(found)
 
 
 OLD = '''

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from cursorbench.errors import InputMissingError, IntegrityError
 from cursorbench.exchange import rows
 from cursorbench.exchange.rows import BadRow, Row
+from cursorbench.sessions.reading import unreadable
 
 GOOD: dict[str, Any] = {
     "repo": "django/django",
@@ -141,6 +143,9 @@ def test_files_of_rows(tmp_path: Path) -> None:
     listed.write_text("[1,")
     with pytest.raises(IntegrityError, match="is no JSON list"):
         list(rows.read(listed))
+    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress(lines.read_bytes()))
+    with pytest.raises(IntegrityError, match="gz: the file is compressed: unpack it"):
+        rows.read(tmp_path / "rows.jsonl.gz")
 
 
 def test_parquet(tmp_path: Path) -> None:
@@ -163,4 +168,4 @@ def test_any_bytes_are_rows_or_said_to_be_none(
     try:
         assert all(isinstance(one, Row | BadRow) for one in rows.read(path))
     except IntegrityError:
-        assert content.lstrip().startswith(b"[")
+        assert content.lstrip().startswith(b"[") or unreadable(path)

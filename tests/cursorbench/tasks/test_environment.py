@@ -9,11 +9,12 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from cursorbench.errors import InputMissingError, IntegrityError, SandboxError
+from cursorbench.errors import DependencyDownError, InputMissingError, IntegrityError, SandboxError
 from cursorbench.graders.running import run_tests
 from cursorbench.sandbox import open_backend
 from cursorbench.sandbox.cover import packages
@@ -187,6 +188,43 @@ def test_what_a_lock_pins() -> None:
 def test_a_lock_that_leaves_something_open(line: str) -> None:
     with pytest.raises(IntegrityError, match="is not NAME==VERSION with a hash"):
         venv.locked(line + "\n", Path("requirements.lock"))
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (
+            "gcc\nERROR: Could not build wheels for typed-ast, which is required\n",
+            venv.NotBuiltError,
+        ),
+        ("error: metadata-generation-failed\nhint: see above\n", venv.NotBuiltError),
+        (
+            "WARNING: Retrying (Retry(total=0)) NewConnectionError('name')\n"
+            "ERROR: No matching distribution found for setuptools\nERROR: Failed to build typed-ast\n",
+            DependencyDownError,
+        ),
+        ("ERROR: Could not find a version that satisfies x (from versions: none)\n", DependencyDownError),
+    ],
+)
+def test_a_package_that_does_not_build_is_told_from_a_missing_network(
+    tmp_path: Path, said: str, kind: type[DependencyDownError]
+) -> None:
+    """typed-ast of 2021 under Python 3.11 was infrastructure, tried again for minutes by each build."""
+    with pytest.raises(DependencyDownError) as caught:
+        venv._run([sys.executable, "-c", "import sys; sys.exit(sys.argv[1])", said], tmp_path)
+    assert type(caught.value) is kind
+    if isinstance(caught.value, venv.NotBuiltError) and "ERROR" in said:
+        assert caught.value.said == "ERROR: Could not build wheels for typed-ast, which is required"
+
+
+def test_the_python_of_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(venv, "pythons", lambda: (8, 11, 13))
+    days = ("2019-05-01", "2020-07-01", "2023-06-30", "2023-07-01", "2025-06-30", "2025-07-01", "2030-01-01")
+    found = [venv.python_of(datetime.fromisoformat(f"{day}T00:00:00+00:00")) for day in days]
+    assert found == ["3.8", "3.8", "3.8", "3.11", "3.11", "3.13", "3.13"]
+    monkeypatch.setattr(venv, "pythons", tuple)
+    with pytest.raises(InputMissingError, match=r"no Python 3\.8 or newer"):
+        venv.python_of(datetime.now(UTC))
 
 
 def test_an_environment_without_requirements_is_built_once(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 from collections import Counter
 from pathlib import Path
@@ -154,6 +155,9 @@ def test_what_is_no_probe_is_refused_with_its_line(tmp_path: Path, line: str, wh
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(InputMissingError):
         read(tmp_path / "none")
+    (tmp_path / "mine.jsonl.gz").write_bytes(gzip.compress(b"{}"))
+    with pytest.raises(InputMissingError, match="as probes: the file is compressed: unpack it"):
+        read(tmp_path / "mine.jsonl.gz")
 
 
 @given(

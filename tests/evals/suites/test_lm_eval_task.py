@@ -157,6 +157,19 @@ def test_a_group_of_own_tasks_is_none(tmp_path: Path) -> None:
     assert "no group" in caught.value.hint
 
 
+def test_of_two_files_with_one_name_none_is_taken(tmp_path: Path) -> None:
+    """The harness took the first, without a word; a file that it could not read was no task at all."""
+    tasks = _writing_task(tmp_path / "tasks", "rtrl_say")
+    told = (tasks / "rtrl_say.yaml").read_text()
+    (tasks / "b").mkdir()
+    (tasks / "b" / "more.yaml").write_text("include: ../rtrl_say.yaml\ntask: rtrl_other\n")
+    LmEvalSuite("rtrl_say", include=tasks).require_known()
+    (tasks / "b" / "again.yaml").write_text(told)
+    with pytest.raises(UsageError, match=r"'rtrl_say' is declared in b/again.yaml and in rtrl_say.yaml"):
+        LmEvalSuite("rtrl_say", include=tasks).require_known()
+    LmEvalSuite("rtrl_other", include=tasks).require_known()
+
+
 def test_a_task_that_runs_what_the_model_wrote_is_refused(tmp_path: Path) -> None:
     """HumanEval, MBPP: told after a training and the engine's start, to set what rtrl has no setting for."""
     tasks = _writing_task(tmp_path / "tasks", "rtrl_say", "unsafe_code: true\n")
@@ -274,6 +287,15 @@ def test_unknown_task_is_a_usage_error(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(UsageError, match="no_such_task") as caught:
         suite.cases()
     assert caught.value.hint
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "no_such_task.yml").write_text("task: no_such_task\n")
+    with pytest.raises(UsageError, match="no_such_task") as caught:
+        LmEvalSuite("no_such_task", include=tmp_path / "own").require_known()
+    assert "no_such_task.yml is not looked at" in caught.value.hint
+    (tmp_path / "own" / "b.yaml").write_text("task: no_such_task\ndoc_to_text: {{q}}: x\n")
+    with pytest.raises(UsageError, match="no_such_task") as caught:
+        LmEvalSuite("no_such_task", include=tmp_path / "own").require_known()
+    assert re.match("b.yaml cannot be read: .*line 2", caught.value.hint)
 
 
 def _perplexity_task(folder: Path) -> Path:
