@@ -73,7 +73,7 @@ _OWN = tuple(
         _word("pdl_") + r"(?:live|sdbx)_apikey_[a-z0-9]{26}_[A-Za-z0-9]{22}_[A-Za-z0-9]{3}",  # Paddle
         _word("sq0") + r"(?:atp|csp)-[A-Za-z0-9_-]{22,}+",  # Square
         _word("da2-") + r"[a-z0-9]{26}(?![a-z0-9])",  # AWS AppSync
-        _word("") + r"[0-9]/[0-9]{16}(?:/[0-9]{16})?:[a-f0-9]{32}",  # Asana
+        r"(?<![\w/])[0-9]/[0-9]{16}(?:/[0-9]{16})?:[a-f0-9]{32}",  # Asana
         _word("whsec_") + r"[A-Za-z0-9+/=]{24,}+",
         _word("xapp-") + r"[0-9]-[A-Za-z0-9-]{20,}+",
         _word("xox") + r"[cde]-[A-Za-z0-9%+/=_-]{20,}+",  # Slack, of a browser's session
@@ -146,7 +146,7 @@ _OWN = tuple(
         _word("ph") + r"[xs]_[A-Za-z0-9]{40,}+",  # PostHog
         _word("xkeysib-") + r"[a-f0-9]{64}-[A-Za-z0-9]{16}",  # Brevo
         _word("xsmtpsib-") + r"[a-f0-9]{64}-[A-Za-z0-9]{16}",
-        _word("") + r"[a-f0-9]{32}-[a-f0-9]{8}-[a-f0-9]{8}(?![A-Za-z0-9-])",  # Mailgun, as it is now
+        r"(?<![A-Za-z0-9])[a-f0-9]{32}-[a-f0-9]{8}-[a-f0-9]{8}(?![A-Za-z0-9-])",  # Mailgun, as it is now
         _word("dp\\.") + r"(?:pt|st|ct|sa|scim|audit)\.(?:[a-z0-9_-]{2,35}\.)?[A-Za-z0-9]{40,44}",  # Doppler
         _word("st\\.") + r"[a-f0-9]{24}\.[a-f0-9]{32}\.[a-f0-9]{32}",  # Infisical
         _word("hv") + r"[br]\.[A-Za-z0-9_-]{24,}+",  # HashiCorp Vault, of batches and recovery
