@@ -19,7 +19,8 @@ _PLACE = (
 _PART = r"[ ]?[\w ]{1,40}=[^;\n\"'\\]{0,128}"
 _ARGUMENT = r"[^\s\"'\\$-][^\s\"'\\]{2,128}+"
 _MIXED = r"(?=[^\s\d\"\'\\]{0,64}\d)(?=[^\sA-Za-z\"\'\\]{0,64}[A-Za-z])"  # letters and digits both
-_TEXT = r"(?:[^\n\"',]{1,64}|[\"'][^\"'\n]{0,256}[\"'])"  # an argument of a call
+_QUOTE = rf"{ESCAPES}[\"'`]"
+_TEXT = rf"(?:[^\n\"',]{{1,64}}|{ESCAPES}[\"'][^\"'\n]{{0,256}}[\"'])"  # an argument of a call
 _KNOWN_PLACES = tuple(  # where a password stands without a name right before it; a word that is always there
     (word, re.compile(f"(?i:{before})(?P<value>{value}){after}"))
     for word, before, value, after in (
@@ -107,7 +108,7 @@ _KNOWN_PLACES = tuple(  # where a password stands without a name right before it
             "",
         ),
         *(  # calls that take a name and a password
-            (word, rf"{call}\([ ]?{before}[\"'][^\"'\n]{{1,128}}[\"'],\s?[\"']", _MIXED + _ARGUMENT, "")
+            (word, rf"{call}\([ ]?{before}{_QUOTE}[^\"'\n]{{1,128}}[\"'],\s?{_QUOTE}", _MIXED + _ARGUMENT, "")
             for word, call, before in (
                 ("credential", r"\bNetworkCredential", ""),
                 ("login", r"\.login", ""),
@@ -116,7 +117,7 @@ _KNOWN_PLACES = tuple(  # where a password stands without a name right before it
                 ("mysqli", r"\bnew[ ]mysqli", rf"{_TEXT},\s?"),
             )
         ),
-        ("secretstr", r"\bSecretStr\([ ]?[\"']", r"[^\s\"'\\]{4,256}+", ""),
+        ("secretstr", rf"\bSecretStr\([ ]?{_QUOTE}", r"[^\s\"'\\]{4,256}+", ""),
         (
             "value=",
             r"\btype=\\{0,3}[\"']password\\{0,3}[\"'][^<>\n]{0,200}?\bvalue=\\{0,3}[\"']",
@@ -208,7 +209,7 @@ _NAMED_PLACES = tuple(  # behind a name that says how secret it is
             rf"env[.\[][\"']?\w{{0,64}}?{NAME}{TAIL}[\"']?\]?[ ]{{0,2}}(?:\|\||\?\?|or)[ ]{{0,2}}[\"'`]",
             _TO_QUOTE,
         ),
-        ("define(", rf"\bdefine\([ ]?[\"']\w{{0,64}}?{NAME}{TAIL}[\"'],[ ]{{0,4}}[\"']", _TO_QUOTE),
+        ("define(", rf"\bdefine\([ ]?{_QUOTE}\w{{0,64}}?{NAME}{TAIL}{_QUOTE},[ ]{{0,4}}{_QUOTE}", _TO_QUOTE),
         (  # of a Dockerfile, as it was written once
             "env",
             rf"(?:^|\n|\\n)(?-i:ENV|ARG)[ ]{{1,4}}\w{{0,64}}?{NAME}{TAIL}[ ]{{1,4}}[\"']?",
@@ -216,9 +217,8 @@ _NAMED_PLACES = tuple(  # behind a name that says how secret it is
         ),
         (  # props.put("password", "..."), page.fill("#password", "...")
             "",
-            r"\.(?:put|set\w{0,24}|add\w{0,16}|append|fill|type|header)\([ ]?[\"'][^\"'\n]{0,40}?"
-            rf"{NAME}{TAIL}"
-            r"[\]\"']{1,3},\s{0,4}[\"'`]",
+            rf"\.(?:put|set\w{{0,24}}|add\w{{0,16}}|append|fill|type|header)\([ ]?{_QUOTE}[^\"'\n]{{0,40}}?"
+            rf"{NAME}{TAIL}{ESCAPES}[\]\"']{{1,3}},\s{{0,4}}{_QUOTE}",
             _MIXED + r"[^\s\"'`\\]{6,256}+",
         ),
         ("<key>", rf"<key>[\w .-]{{0,40}}?{NAME}{TAIL}</key>\s{{0,40}}<string>", r"[^<>\n]{4,512}+"),
@@ -229,7 +229,7 @@ _BEHIND_NAME = re.compile(  # what is rarer than names: it is looked for, and th
     r"|:[ ]{1,4}[|>][+-]?[ ]{0,4}(?:\n|\\{1,4}n)[ ]{1,40}"  # a block of YAML
     r"(?P<block>(?=[^\s\d]{0,64}\d)(?=[^\sA-Za-z]{0,64}[A-Za-z])[^\s\"'\\:]{4,512}+)(?!:)"
     rf"|\|[ ]{{0,20}}`?(?P<cell>{_MIXED}[^\s|`()\"'\\]{{8,256}}+)`?[ ]{{0,40}}\|"  # the next cell of a table
-    r"|\.(?i:fill|type|send_?keys|set_?value|press_?sequentially)\([ ]?[\"'`]"  # what is typed into a field
+    rf"|\.(?i:fill|type|send_?keys|set_?value|press_?sequentially)\([ ]?{_QUOTE}"  # typed into a field
     rf"(?P<typed>{_MIXED}[^\s\"'`\\]{{6,256}}+)"
 )
 _ENDS_IN_NAME = re.compile(rf"{NAME}{TAIL}(?:{_ENTITY}|{ESCAPES}[\"'`*\]]{{0,3}}\){{0,2}}[ ]{{0,20}})\Z")
