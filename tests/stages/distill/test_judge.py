@@ -285,7 +285,11 @@ def test_distill_takes_the_judges_word(server: Server, world: World) -> None:
     a_click(world)
     settings = f'distill.judge={{"url": "{server.url}", "model": "m", "votes": 1}}'
     server.reply = lambda body: (200, "SATISFIED")
+    store = world.workspace.root / "store"
+    (store / "judge/ab").mkdir(parents=True)  # of a version that named votes so that anybody could guess
     result = distilled(world, settings)
+    assert not (store / "judge").exists()
+    assert len(list((store / "votes").rglob("*.json"))) == 1
     experience = result.outputs["experience"]
     assert rewarded(experience)["e1"]["dissatisfied_followup"] == 0.0  # the embedded model says 0.8
     assert experience.meta["judge"] == {"model": "m", "votes": 1, "decided": 1, "fallback": 0}
