@@ -19,10 +19,12 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
 
+from cursorbench.redaction import findings
 from cursorbench.sessions.items import Feedback
 from stages.records import Event, EventType
 
@@ -67,9 +69,10 @@ _THUMB = Rule("thumbs")
 _NAME = re.compile(r"[\w.:/-]{1,80}")
 
 
+@lru_cache(4096)
 def name_of(metric: str) -> str:
-    """The metric's name for a count; not where it looks like words of a person."""
-    return metric if _NAME.fullmatch(metric) else "(no name)"
+    """The metric's name for a count; not where it looks like words of a person, or has a secret in it."""
+    return metric if _NAME.fullmatch(metric) and not findings(metric) else "(no name)"
 
 
 def is_word(value: object) -> bool:

@@ -37,9 +37,12 @@ _TYPED = (  # password: str = "..."; of Go, C, Rust too; base64 ends in =, so mo
     rf"(?:\??[ ]?:[ ]?(?:&?{_TYPE}(?:[ ]?\|[ ]?{_TYPE}){{0,4}}[ ]|{_TEXTS}(?:[ ]?\|[ ]?{_TYPE}){{0,4}})"
     r"|[ ]string[ ]?|\[\w{0,20}\][ ]?)=(?![=>])[ ]?"
 )
+_OF_FOUR = (  # as Google makes passwords of apps
+    r"(?:[a-z]{4}[ ]){3}[a-z]{4}(?=[\"'`]|[ ]{0,8}(?:\r?\n|\Z)|\\{1,4}[nr])"
+)
 _ASSIGNED = re.compile(
-    rf"{NAME}{TAIL}(?:(?P<typed>{_TYPED})|{ESCAPES}[\"'`]?\]?(?P<colon>{BLANKS}{_IS}{BLANKS}))"
-    rf"(?:{_QUOTED}|(?(typed)(?!)|(?P<bare>[^\s\"'`,;&<>|(){{}}\\]{{4,4096}}+)))"
+    rf"{NAME}{TAIL}(?:(?P<typed>{_TYPED})|{ESCAPES}[\"'`]?\]?(?:\*\*)?(?P<colon>{BLANKS}{_IS}(?:\*\*)?{BLANKS}))"
+    rf"(?:{_QUOTED}|(?(typed)(?!)|(?P<bare>{_OF_FOUR}|[^\s\"'`,;&<>|(){{}}\\]{{4,4096}}+)))"
 )
 _DEFINED = re.compile(rf"#[ ]?define[ \t]{{1,8}}\w{{0,64}}?{NAME}{TAIL}[ \t]{{1,40}}{_QUOTED}")
 _ENCODED = re.compile(  # as in a URL or a form
@@ -51,7 +54,8 @@ _FLAG = re.compile(
     r"(?P<value>[^\s\"'`,;|&(){}\[\]<>$\\-][^\s\"'`;|&<>\\]{2,512}+)"
 )
 _HEADER = re.compile(
-    rf"(?i:\b(?:proxy-)?authorization{ESCAPES}[\"']?[ \t]{{0,4}}[:=,][ \t]{{0,4}}{ESCAPES}[\"'`]?"
+    rf"(?i:\b(?:proxy-)?authorization(?:{ESCAPES}[\"']?[ \t]{{0,4}}[:=,][ \t]{{0,4}}|[ \t](?=[\"'\\]))"
+    rf"{ESCAPES}[\"'`]?"
     r"(?:(?:bearer|(?P<basic>basic)|token|digest|apikey)[ \t]{1,4})?)"
     r"(?P<value>[A-Za-z0-9._~+/=-]{6,4096}+)"
 )
@@ -76,6 +80,8 @@ _URLS = (
 _EXPRESSION = re.compile(r"[A-Za-z_][\w.]*(?:[(\[].*)?\Z|[=.*/-]|\d{1,7}\Z", re.DOTALL)
 _UNQUOTED = re.compile(r"[^\"'`\\]*")
 _SHELL_NAME = re.compile(r"(?:^|[\s\"'])(?:export |set |ENV |ARG |-e ?)?[A-Z0-9_]{0,60}\Z")
+_BEGINS_LINE = re.compile(r"(?:^|\n|\\n)[ \t+-]{0,20}(?:export[ ]|set[ ])?[\w.-]{0,64}\Z")
+_REST = re.compile(r"(?!&[\w.%-]{1,64}=)[^\s\"'`\\]{0,256}?[A-Za-z0-9][^\s\"'`\\]{0,256}+(?=\s|\\[nr]|\Z)")
 _NO_PASSWORD = (None, "", "x", "api", "x-oauth-basic")  # the user is a token
 _TEMPLATE = re.compile(r"[${<%]")
 
@@ -103,7 +109,8 @@ def _assigned(text: str) -> Iterator[Span]:
         if match["quoted"] is not None:
             yield from _in_quotes(match)
         elif _bare_is_secret(match, text):
-            yield _span(match, "bare")
+            span = _span(match, "bare")
+            yield span._replace(end=_end_of_line(match, text)) if match["strong"] else span
     for match in _DEFINED.finditer(text):
         if quoted_is_secret(match["quoted"], strong=bool(match["strong"])):
             yield _span(match, "quoted")
@@ -136,6 +143,15 @@ def _bare_is_secret(match: re.Match[str], text: str) -> bool:
         return bool(match["strong"]) or len(value) >= 12
     tight = not match["colon"].strip("=")
     return bool(match["strong"]) and tight and _shell(match, text)
+
+
+def _end_of_line(match: re.Match[str], text: str) -> int:
+    """Where a line of settings ends, all of which is the value: `DB_PASSWORD=a&b;c`. Not one of a URL."""
+    end = match.end("bare")
+    rest = _REST.match(text, end)
+    return (
+        rest.end() if rest and _BEGINS_LINE.search(text, max(0, match.start() - 96), match.start()) else end
+    )
 
 
 def _shell(match: re.Match[str], text: str) -> bool:

@@ -7,11 +7,18 @@ from collections.abc import Iterator
 
 from cursorbench.redaction.spans import Span
 
+_LETTER = r"\\{1,4}u(?!00[0-7])[0-9A-Fa-f]{4}"  # what is no ASCII, as JSON escapes it
+_ESCAPED = rf"{_LETTER}|%[89A-Fa-f][0-9A-Fa-f]"  # and URLs
 _DOMAIN = re.compile(
     r"(?:[@＠]|%(?:25)?40|\\{1,4}u0040|&(?:#64|#[xX]40|commat);)"
-    r"(?P<domain>(?:\w[\w-]{0,62}\.){1,8}(?!\d)\w[\w-]{1,62})(?![\w-])"
+    rf"(?P<domain>(?:(?:\w|{_ESCAPED})(?:[\w-]|{_ESCAPED}){{0,62}}\.){{1,8}}"
+    rf"(?!\d)(?:\w|{_ESCAPED})(?:[\w-]|{_ESCAPED}){{1,62}})(?![\w-])"
 )
-_LOCAL = re.compile(r"(?:(?<!\w)[DLOdlo]['’](?=\w))?[\w.+%-]{1,64}\Z|\\{0,4}\"[^\"\\\n]{1,62}\\{0,4}\"\Z")
+_LOCAL = re.compile(
+    rf"(?:(?<!\w)[DLOdlo]['’](?=\w))?(?:[\w.+%-]|{_ESCAPED}){{1,64}}\Z"
+    r"|\\{0,4}\"[^\"\\\n]{1,62}\\{0,4}\"\Z"
+)
+_END_OF_ESCAPE = re.compile(r"\A(?:[nrt]|u00[0-7][0-9A-Fa-f])")  # of a newline, of what JSON may escape
 _VERSION = re.compile(r"\d+\.\d|\dx\.(?:avif|gif|jpe?g|png|svg|webp)\Z")  # package@1.2.3-rc.next, logo@2x.png
 _CALLED = re.compile(r"(?:\.\w{1,64}){0,8}\(")  # a product of matrices: q@k.transpose(-2, -1)
 _HOST = re.compile(  # but not ada@corp.com(work); of two letters some are methods
@@ -21,11 +28,13 @@ _HOST = re.compile(  # but not ada@corp.com(work); of two letters some are metho
 _NO_PERSON = frozenset({"git", "hg", "svn", "bzr", "noreply", "no-reply", "donotreply"})  # as git@github.com
 
 _CHARACTER = r"[^\s/\\:*?\"'<>|\[\](){},;`$&]"
-_NAME = rf"(?P<name>(?:{_CHARACTER}|\\{{1,2}}[ ](?=\w)){{1,64}})"  # with blanks as a shell escapes them
+_NAME = (
+    rf"(?P<name>(?:{_CHARACTER}|\\{{1,2}}[ ](?=\w)|{_LETTER}){{1,64}})"  # with blanks as a shell escapes them
+)
 # Where a path begins: not within another one; behind \n as JSON has it; behind an option, as -v/home/...
 _ALIAS = r"(?<!(?:from|port) [\"']@)(?<!\([\"']@)"  # a folder of the sources: import x from "@/home/x"
 _BEGINS = (
-    rf"(?:(?<![\w.~\]-]){_ALIAS}|(?<=\\[nrt])|(?<=^-[A-Za-z])"
+    rf"(?:(?<![\w.~\]-]){_ALIAS}|(?<=\\[nrt])|(?<=\\u00[0-7][0-9A-Fa-f])|(?<=^-[A-Za-z])"
     r"|(?<=[\s\"'`=,(\[]-[A-Za-z])|(?<=\\[nrt]-[A-Za-z]))"
 )
 _DISK = (  # where homes of many people lie on machines that share them
@@ -36,7 +45,12 @@ _SYSTEMS = r"/System/Volumes/Data|/host(?:fs)?|/rootfs|/proc/\w{1,16}/root|/mnt/
 _ABOVE = rf"(?:/var|/usr|/srv|/private|/(?:cygdrive/)?[a-z]|/Volumes/[^/\n:\"'`]{{1,32}}|{_DISK}|{_SYSTEMS})?"
 _BLANK = r"(?:\\{0,2}[ ]|%20)"
 _SETTINGS = rf"(?:Documents{_BLANK}and{_BLANK}Settings|DOCUME~1)"  # where Windows had homes before Vista
-_HOME = rf"{_BEGINS}{_ABOVE}/(?:home\d{{0,2}}|Users|{_SETTINGS})/"
+# between a home and who lives there, where many do: /home/staff/ada, /home/a/ada
+_FLOOR = (
+    r"(?:(?:users|staff|students|faculty|people|guests)/(?=[\w\[])"
+    r"|(?P<initial>[a-z])/(?=(?P=initial)\w|\[redacted))?+"
+)
+_HOME = rf"{_BEGINS}{_ABOVE}/(?:home\d{{0,2}}|Users|{_SETTINGS})/{{1,2}}{_FLOOR}"
 _SLASH = r"\\{1,3}/"
 _HOMES = (
     re.compile(_HOME + _NAME),
@@ -44,6 +58,7 @@ _HOMES = (
         rf"\\(?:(?<![\w.~\]\\-]\\)|(?<=\\[nrt]\\))\\{{0,2}}/(?:(?:mnt|cygdrive){_SLASH})?"
         rf"(?:(?:[a-z]|var|usr|srv|private|data|export){_SLASH})?(?:home\d{{0,2}}|Users){_SLASH}{_NAME}"
     ),
+    re.compile(rf"{_BEGINS}/(?:run/media|var/(?:spool/)?mail|var/spool/cron/crontabs)/{_NAME}"),
     re.compile(rf"{_BEGINS}{_DISK}/users/{_NAME}(?=/)"),  # without the end it may be a route of some API
     *(  # between quotes a name with blanks ends where the next folder begins
         re.compile(
@@ -66,8 +81,8 @@ _HOMES = (
     re.compile(
         r"(?i)(?:(?<![a-z0-9])|(?<=\\[nrt]))[a-z](?::|%3A)[\\/]{1,8}"
         rf"(?:Users|{_SETTINGS})"
-        r"[\\/]{1,8}(?P<name>[^\s\\/:*?\"<>|]"
-        r"(?:[^\n\\/:*?\"<>|]{0,63}(?=\\)|[^\s\\/:*?\"'<>|]{0,63}))"
+        rf"[\\/]{{1,8}}(?P<name>(?:[^\s\\/:*?\"<>|]|{_LETTER})"
+        rf"(?:(?:[^\n\\/:*?\"<>|]|{_LETTER}){{0,63}}(?=\\)|(?:[^\s\\/:*?\"'<>|]|{_LETTER}){{0,63}}))"
     ),
     re.compile(  # a folder of another machine, as editors name it
         rf"(?:vscode-remote|vscode-vfs|vscode|cursor|windsurf|zed|sftp|ssh|scp|file)://[^\s/\"'`]{{1,128}}"
@@ -95,8 +110,8 @@ def emails(text: str) -> Iterator[Span]:
         start = match.start()
         local = _LOCAL.search(text[max(0, start - 64) : start])
         name = local[0].lstrip(".%-") if local else ""
-        if name[:1] in "nrt" and text[max(0, start - len(name) - 1) : start - len(name)] == "\\":
-            name = name[1:]  # the end of an escaped newline
+        if text[max(0, start - len(name) - 1) : start - len(name)] == "\\":
+            name = _END_OF_ESCAPE.sub("", name)
         if name and name.lower() not in _NO_PERSON:
             yield Span(start - len(name), match.end(), "email", start - len(name))
 

@@ -1,6 +1,6 @@
-"""Places where a password or key stands without its name right before it, or behind a command of its own.
+"""Places where a password or key stands without its name right before it: formats, calls of source code.
 
-Not for: plain assignments, flags, headers and URLs (`credentials.py`).
+Not for: plain assignments, flags, headers and URLs (`credentials.py`), command lines (`commands.py`).
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from cursorbench.redaction.commands import on_command_lines
 from cursorbench.redaction.spans import Span
 from cursorbench.redaction.words import ESCAPES, NAME, STRONG, TAIL, WEAK, is_reference, quoted_is_secret
 
@@ -16,13 +17,16 @@ _PLACE = (
     r"(?:server|data source|host|address|uid|user(?: id)?|database|initial catalog|port|accountname|driver)"
 )
 _PART = r"[ ]?[\w ]{1,40}=[^;\n\"'\\]{0,128}"
-_COMMAND = r"[^\n|;&\"`\\]{0,160}?[ \t]"
+_ARGUMENT = r"[^\s\"'\\$-][^\s\"'\\]{2,128}+"
+_MIXED = r"(?=[^\s\d\"\'\\]{0,64}\d)(?=[^\sA-Za-z\"\'\\]{0,64}[A-Za-z])"  # letters and digits both
+_QUOTE = rf"{ESCAPES}[\"'`]"
+_TEXT = rf"(?:[^\n\"',]{{1,64}}|{ESCAPES}[\"'][^\"'\n]{{0,256}}[\"'])"  # an argument of a call
 _KNOWN_PLACES = tuple(  # where a password stands without a name right before it; a word that is always there
     (word, re.compile(f"(?i:{before})(?P<value>{value}){after}"))
     for word, before, value, after in (
         (
-            "machine",
-            rf"\bmachine{_GAP}\S{{1,128}}{_GAP}login{_GAP}\S{{1,128}}{_GAP}password{_GAP}",
+            "login",
+            rf"\b(?:machine{_GAP}\S{{1,128}}|default){_GAP}login{_GAP}\S{{1,128}}{_GAP}password{_GAP}",
             r"[^\s\\\"']{1,256}+",
             "",
         ),
@@ -54,12 +58,6 @@ _KNOWN_PLACES = tuple(  # where a password stands without a name right before it
             "",
         ),
         (
-            "define(",
-            rf"\bdefine\([ ]?[\"']\w{{0,64}}?(?:{STRONG}){TAIL}[\"'],[ ]{{0,4}}[\"']",
-            r"[^\"'\n]{4,256}+",
-            "",
-        ),
-        (
             "identified",
             r"\bidentified[ ]{1,4}(?:with[ ]{1,4}\w{1,64}[ ]{1,4})?by[ ]{1,4}[\"']",
             r"[^\"'\n]{3,128}+",
@@ -72,28 +70,7 @@ _KNOWN_PLACES = tuple(  # where a password stands without a name right before it
             r"[^\"'\n$]{3,128}+",
             "",
         ),
-        ("pass:", r"(?<![\w-])-pass(?:in|out)?[ ]{1,4}[\"']?pass:", r"[^\s\"'$]{3,128}+", ""),
-        (
-            "pass",
-            r"(?<![\w-])-(?:store|key|src|dest|dst)pass[ ]{1,4}[\"']?",
-            r"[^\s\"'\\$-][^\s\"'\\]{2,128}+",
-            "",
-        ),
         ("</", rf"<[\w:.-]{{0,40}}(?:{STRONG}|{WEAK})>", r"[^<>\s]{4,512}+", "(?=</)"),
-        ("sshpass", r"\bsshpass[ \t]{1,4}-p[ \t]{0,4}[\"']?", r"[^\s\"'\\$]{3,128}+", ""),
-        (
-            "-p",
-            rf"\b(?:mysql(?:dump|admin|import|show)?|mariadb(?:-dump)?)\b{_COMMAND}-p[\"']?",
-            r"[^\s\"'\\$=]{3,128}+",
-            "",
-        ),
-        (
-            "docker",
-            rf"\bdocker[ ]login\b{_COMMAND}-p[ \t]{{1,4}}[\"']?",
-            r"[^\s\"'\\$-][^\s\"'\\]{2,128}+",
-            "",
-        ),
-        ("redis-cli", rf"\bredis-cli\b{_COMMAND}-a[ \t]{{1,4}}[\"']?", r"[^\s\"'\\$-][^\s\"'\\]{2,128}+", ""),
         (
             "",
             r"(?:^|[\n\r]|\\n)[ \t]{0,8}(?:requirepass|masterauth)[ \t]{1,4}[\"']?",
@@ -125,47 +102,80 @@ _KNOWN_PLACES = tuple(  # where a password stands without a name right before it
             "(?=@)",
         ),
         (
-            "sqlplus",
-            r"\bsqlplus[ ](?:-\w{1,8}[ ]){0,4}[\w.$-]{1,64}/",
-            r"[^\s\"'`@/]{1,128}+",
-            "(?=@|\\s|\\Z)",
-        ),
-        (  # into what reads a password
-            "echo",
-            r"\becho[ ]{1,4}(?:-\w{1,3}[ ]{1,4})?[\"']?",
-            r"[^\s\"'$|\\]{3,128}+",
-            r"[\"']?[ ]{0,4}\|[ ]{0,4}(?:sudo[ ][^\n|;&]{0,80}?-[A-Za-z]{0,4}S\b"
-            r"|[^\n|;&]{0,160}?--password-stdin"
-            r"|(?:sudo[ ])?(?:chpasswd|passwd|smbpasswd)\b)",
-        ),
-        (
             "auth",
             r"(?:\bauth[ ]?=[ ]?|\b(?:HTTP)?(?:Basic|Digest)Auth)\([ ]?[\"'][^\"'\n]{1,128}[\"'],[ ]?[\"']",
             r"[^\"'\n\\]{5,128}+",
             "",
         ),
+        *(  # calls that take a name and a password
+            (word, rf"{call}\([ ]?{before}{_QUOTE}[^\"'\n]{{1,128}}[\"'],\s?{_QUOTE}", _MIXED + _ARGUMENT, "")
+            for word, call, before in (
+                ("credential", r"\bNetworkCredential", ""),
+                ("login", r"\.login", ""),
+                ("connect", r"(?:\bgetConnection|\bmysqli?_connect|\bDBI->connect)", rf"{_TEXT},\s?"),
+                ("pdo", r"\bnew[ ]PDO", rf"{_TEXT},\s?"),
+                ("mysqli", r"\bnew[ ]mysqli", rf"{_TEXT},\s?"),
+            )
+        ),
+        ("secretstr", rf"\bSecretStr\([ ]?{_QUOTE}", r"[^\s\"'\\]{4,256}+", ""),
+        (
+            "value=",
+            r"\btype=\\{0,3}[\"']password\\{0,3}[\"'][^<>\n]{0,200}?\bvalue=\\{0,3}[\"']",
+            r"[^\s\"'<>\\]{4,256}+",
+            "",
+        ),
+        (
+            "form-data",
+            rf"\bname={ESCAPES}\"[\w.\[-]{{0,64}}?(?:{STRONG}){TAIL}\]?{ESCAPES}\""
+            r"(?:\r?\n|(?:\\{1,4}r)?\\{1,4}n){2}",
+            r"[^\s\\]{3,256}+",
+            "",
+        ),
+        (  # of Terraform
+            "variable",
+            rf"\bvariable[ ]{ESCAPES}\"[\w-]{{0,64}}?(?:{STRONG}){TAIL}{ESCAPES}\"\s{{0,4}}"
+            rf"\{{[^{{}}]{{0,400}}?\bdefault\s{{0,8}}=\s{{0,4}}{ESCAPES}\"",
+            r"[^\"\n\\]{4,256}+",
+            "",
+        ),
+        ("psk", rf"(?<![\w-])psk[ ]?[=:][ ]?{ESCAPES}[\"']?", _MIXED + r"[^\s\"'\\]{8,64}+", ""),
+        (  # .pgpass
+            ":5432:",
+            r"(?<![\w:.-])[\w.*-]{1,128}:5432:[\w.*-]{1,64}:[\w.*-]{1,64}:",
+            r"[^\s\"'\\:]{3,128}+",
+            "",
+        ),
+        *(
+            (
+                word,
+                rf"{word}{ESCAPES}[\"']?[ ]{{0,4}}[:=][ ]{{0,4}}{ESCAPES}[\"'`]?",
+                r"(?:[a-z]{3,8}[ ]){11,23}[a-z]{3,8}(?![\w ])",
+                "",
+            )
+            for word in ("mnemonic", "phrase")  # of a wallet
+        ),
         (  # a verb of tests, too: a value of letters alone is none
             "pass",
             rf"(?<![a-z0-9_])pass{ESCAPES}[\"']?[ ]?(?:=>|[:=])[ ]?{ESCAPES}[\"']",
-            r"(?=[^\s\d\"\'\\]{0,64}\d)(?=[^\sA-Za-z\"\'\\]{0,64}[A-Za-z])[^\s\"'\\]{6,256}+",
+            _MIXED + r"[^\s\"'\\]{6,256}+",
             "",
         ),
         (
             "pw",
             rf"(?<![a-z0-9_])pw{ESCAPES}[\"']?[ ]?[:=][ ]?{ESCAPES}[\"']?",
-            r"(?=[^\s\d\"\'\\]{0,64}\d)(?=[^\sA-Za-z\"\'\\]{0,64}[A-Za-z])[^\s\"'\\]{6,256}+",
+            _MIXED + r"[^\s\"'\\]{6,256}+",
             "",
         ),
         (
-            "pass=",
-            r"(?<![a-z0-9_.-])pass=",
-            r"(?=[^\s\d\"\'\\]{0,64}\d)(?=[^\sA-Za-z\"\'\\]{0,64}[A-Za-z])[^\s\"'\\]{8,256}+",
+            "pass",
+            r"(?:(?<![a-z0-9_.-])pass=|(?:^|\n)[ \t]{0,8}pass[ ]=[ ])",
+            _MIXED + r"[^\s\"'\\]{8,256}+",
             "",
         ),
         (
             "password(",
-            r"(?:set_?|with_?|\.)password\([ ]?@?[\"']",
-            r"(?=[^\s\d\"\'\\]{0,64}\d)(?=[^\sA-Za-z\"\'\\]{0,64}[A-Za-z])[^\s\"'\\]{4,256}+",
+            r"(?:set_?|with_?|\.|=[ ]?)password\([ ]?@?[\"']",
+            _MIXED + r"[^\s\"'\\]{4,256}+",
             "",
         ),
         (
@@ -199,6 +209,18 @@ _NAMED_PLACES = tuple(  # behind a name that says how secret it is
             rf"env[.\[][\"']?\w{{0,64}}?{NAME}{TAIL}[\"']?\]?[ ]{{0,2}}(?:\|\||\?\?|or)[ ]{{0,2}}[\"'`]",
             _TO_QUOTE,
         ),
+        ("define(", rf"\bdefine\([ ]?{_QUOTE}\w{{0,64}}?{NAME}{TAIL}{_QUOTE},[ ]{{0,4}}{_QUOTE}", _TO_QUOTE),
+        (  # of a Dockerfile, as it was written once
+            "env",
+            rf"(?:^|\n|\\n)(?-i:ENV|ARG)[ ]{{1,4}}\w{{0,64}}?{NAME}{TAIL}[ ]{{1,4}}[\"']?",
+            _TO_BLANK,
+        ),
+        (  # props.put("password", "..."), page.fill("#password", "...")
+            "",
+            rf"\.(?:put|set\w{{0,24}}|add\w{{0,16}}|append|fill|type|header)\([ ]?{_QUOTE}[^\"'\n]{{0,40}}?"
+            rf"{NAME}{TAIL}{ESCAPES}[\]\"']{{1,3}},\s{{0,4}}{_QUOTE}",
+            _MIXED + r"[^\s\"'`\\]{6,256}+",
+        ),
         ("<key>", rf"<key>[\w .-]{{0,40}}?{NAME}{TAIL}</key>\s{{0,40}}<string>", r"[^<>\n]{4,512}+"),
     )
 )
@@ -206,14 +228,18 @@ _BEHIND_NAME = re.compile(  # what is rarer than names: it is looked for, and th
     rf"[ ]{{0,4}}(?::|=(?:&gt;)?)[ ]{{0,4}}{_ENTITY}(?P<entities>[^\s&\"'<>]{{4,512}}+)"
     r"|:[ ]{1,4}[|>][+-]?[ ]{0,4}(?:\n|\\{1,4}n)[ ]{1,40}"  # a block of YAML
     r"(?P<block>(?=[^\s\d]{0,64}\d)(?=[^\sA-Za-z]{0,64}[A-Za-z])[^\s\"'\\:]{4,512}+)(?!:)"
+    rf"|\|[ ]{{0,20}}`?(?P<cell>{_MIXED}[^\s|`()\"'\\]{{8,256}}+)`?[ ]{{0,40}}\|"  # the next cell of a table
+    rf"|\.(?i:fill|type|send_?keys|set_?value|press_?sequentially)\([ ]?{_QUOTE}"  # typed into a field
+    rf"(?P<typed>{_MIXED}[^\s\"'`\\]{{6,256}}+)"
 )
-_ENDS_IN_NAME = re.compile(rf"{NAME}{TAIL}(?:{_ENTITY}|{ESCAPES}[\"']?)\Z")
+_ENDS_IN_NAME = re.compile(rf"{NAME}{TAIL}(?:{_ENTITY}|{ESCAPES}[\"'`*\]]{{0,3}}\){{0,2}}[ ]{{0,20}})\Z")
 _LONGEST_NAME = 80
 
 
 def known_places(text: str) -> Iterator[Span]:
     """What stands there, as spans of the secret alone."""
     lowered = text.lower()
+    yield from on_command_lines(text, lowered)
     for word, pattern in _KNOWN_PLACES:
         for match in pattern.finditer(text) if word in lowered else ():
             if not is_reference(match["value"]):

@@ -14,7 +14,7 @@ STRONG = (  # whatever is assigned to these is secret
 )
 WEAK = (
     r"(?:api|access|auth|secret|private|signing|encryption|account|master|client|service|shared|admin|app"
-    r"|application|consumer|subscription|deploy|webhook|hmac|license)"
+    r"|application|consumer|subscription|deploy|webhook|hmac|license|validation|decryption|pre-?shared)"
     r"[ _.-]?(?:key|token|hash)s?|access[_-]?key[_-]?id|tokens?|credentials?|bearer"
 )
 NAME = rf"(?i:(?P<strong>{STRONG})|(?P<weak>{WEAK}))"

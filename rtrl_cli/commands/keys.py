@@ -50,6 +50,11 @@ Burst = Annotated[
     ),
 ]
 
+_NO_TRAIN = typer.Option(
+    "--no-train/--train",
+    help="No-train: what comes with the key is served and counted, and none of its content written, "
+    "whatever a request says.",
+)
 _LONGEST = 87_600  # hours; ten years
 
 
@@ -109,7 +114,7 @@ def list_keys(
     from stages.gateway.keys import ApiKeys
 
     found = ApiKeys.listed(_keys_dir(workspace))
-    columns = ("name", "id", "shared", "population", "rate", "created", "revoked")
+    columns = ("name", "id", "shared", "population", "rate", "no_train", "created", "revoked")
     metrics = {"keys": [{column: getattr(key, column) for column in columns} for key in found]}
     rows = [
         (
@@ -118,6 +123,7 @@ def list_keys(
             "yes" if key.shared else "",
             key.population,
             _told(key.rate),
+            "yes" if key.no_train else "",
             key.created,
             key.revoked,
         )
@@ -137,6 +143,7 @@ def add(
     population: Population = None,
     rate: Rate = None,
     burst: Burst = None,
+    no_train: Annotated[bool, _NO_TRAIN] = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     workspace: options.Workspace = None,
@@ -152,6 +159,7 @@ def add(
         population=population or "",
         rate=_rate(rate or "default"),
         burst=burst or 0,
+        no_train=no_train,
         told=lambda key: _tell("keys add", name, key, as_json),
     )
     if not quiet:
@@ -165,30 +173,41 @@ def change(
     population: Population = None,
     rate: Rate = None,
     burst: Burst = None,
+    no_train: Annotated[bool | None, _NO_TRAIN] = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     workspace: options.Workspace = None,
 ) -> None:
-    """Say whether many people come through a key, what population it is of, how often it may ask.
+    """Say whether many people come through a key, its population, how often it may ask, and consent.
 
-    What is trained from now on goes by the first, what is made with it from now on is of the second; a
-    running gateway knows within a second.
+    What is trained from now on goes by the first, what is made with it from now on is of the second and of
+    the last; a running gateway knows within a second. What was written before stays: `rtrl forget`.
     """
     from stages.errors import UsageError
     from stages.gateway.keys import ApiKeys
 
-    told: dict[str, Any] = {"shared": shared, "population": population, "burst": burst}
+    told: dict[str, Any] = {
+        "shared": shared,
+        "population": population,
+        "burst": burst,
+        "no_train": no_train,
+    }
     fields = {field: value for field, value in told.items() if value is not None}
     if rate is not None:
         fields["rate"] = _rate(rate)
     if not fields:
         raise UsageError(
-            "nothing to set", hint="--shared, --personal, --population NAME, --rate N, --burst N"
+            "nothing to set",
+            hint="--shared, --personal, --population NAME, --rate N, --burst N, --no-train, --train",
         )
     key = ApiKeys.change(_keys_dir(workspace), name, **fields)
-    metrics = {"name": name, **{one: getattr(key, one) for one in ("shared", "population", "rate", "burst")}}
+    metrics = {
+        "name": name,
+        **{one: getattr(key, one) for one in ("shared", "population", "rate", "burst", "no_train")},
+    }
     of = f", of population {key.population}" if key.population else ""
     of += f", {_told(key.rate)}" if key.rate else ""
+    of += ", no-train" if key.no_train else ""
     text = f"{name} is {'shared: capped by user only' if key.shared else 'one contributor'}{of}"
     show(as_json, envelope("keys set", "succeeded", metrics=metrics), lambda: text)
 

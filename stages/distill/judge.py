@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,6 +79,7 @@ def judge(
     asked: Sequence[Question],
     config: JudgeConfig,
     cache: Path,
+    pseudonym: Callable[[bytes], str],
     environment: Mapping[str, str] = os.environ,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> Judged:
@@ -87,6 +88,7 @@ def judge(
     Args:
         asked: the messages.
         cache: folder of kept votes; made when needed.
+        pseudonym: names kept votes by what was asked, so that who has the folder cannot try guesses at it.
         environment: where the endpoint's key is looked up, by `config.key_variable`.
         transport: how the endpoint is reached, for tests.
     """
@@ -94,7 +96,7 @@ def judge(
     found.counts["asked"] = len(asked)
     same: dict[str, list[Question]] = {}
     for question in asked:
-        same.setdefault(digest(question, config), []).append(question)
+        same.setdefault(pseudonym(digest(question, config).encode()), []).append(question)
     said = votes.ask(
         {name: messages(questions[0]) for name, questions in same.items()},
         config,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,22 +14,31 @@ from cursorbench.redaction import Kind, by_kind
 from stages.distill.config import JudgeConfig
 from stages.distill.questions import Question
 from stages.stage import Outcome
+from stages.vault import Vault
+from stages.workspace import Workspace
 
 COLUMN = "dissatisfied_followup"
+VOTES = "store/votes"
+_BEFORE = "store/judge"  # their names were digests anybody could make
 
 
 def judged_followups(
-    measured: pa.Table, asked: Sequence[Question], config: JudgeConfig, cache: Path
+    measured: pa.Table, asked: Sequence[Question], config: JudgeConfig, workspace: Workspace
 ) -> tuple[pa.Table, dict[str, Any]]:
     """The measured episodes with the judge's values where it gave any, and its counts; {} without a judge.
 
     Among the counts is `masked`: what redaction took out of the texts that it was asked about, by kind.
     """
+    shutil.rmtree(workspace.root / _BEFORE, ignore_errors=True)
     if not config.url:
         return measured, {}
     from stages.distill.judge import judge
 
-    found = judge(asked, config, cache)
+    vault = Vault.open(workspace.keys_dir)
+    try:
+        found = judge(asked, config, workspace.root / VOTES, vault.pseudonym)
+    finally:
+        vault.close()
     values = [
         found.probability.get(episode, value)
         for episode, value in zip(

@@ -108,8 +108,7 @@ class DistillStage:
         _check_horizons(spec, interactions)
         folder = out_dir / "experience"
         whole = _measure_all(interactions, extra, config, folder, ctx)
-        cache = ctx.workspace.root / "store/judge"
-        measured, judged = judged_followups(whole.episodes, whole.questions, config.judge, cache)
+        measured, judged = judged_followups(whole.episodes, whole.questions, config.judge, ctx.workspace)
         if not measured.num_rows:
             raise InconclusiveError(
                 f"{interactions.ref} holds no episode", hint="more use is needed; then `rtrl collect`"

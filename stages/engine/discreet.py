@@ -1,7 +1,8 @@
 """What users and models wrote stays out of vLLM's own log.
 
-Its warnings about a conversation quote it, and so do tracebacks of streams that fail. Of the modules that
-read requests only where something was said, and of which kind, is kept. Not for: our own logs.
+Its warnings about a conversation quote it, and so do tracebacks of streams that fail. An engine that dies
+prints what it was at work on: stop strings, grammars, drafted tokens. Of the modules that read requests
+only where something was said, and of which kind, is kept. Not for: our own logs.
 """
 
 from __future__ import annotations
@@ -9,7 +10,13 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-_READ_REQUESTS = ("vllm.entrypoints", "vllm.renderers")
+_READ_REQUESTS = (
+    "vllm.entrypoints",
+    "vllm.renderers",
+    "vllm.logging_utils.dump_input",
+    "vllm.v1.core.sched",
+    "vllm.v1.structured_output",
+)
 
 
 def hush() -> None:

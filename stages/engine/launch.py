@@ -31,6 +31,7 @@ def main() -> None:
 
 if __name__ == "__mp_main__":
     die_with_parent()
+    hush()  # the engine core has a log of its own
     load(CORE)
 elif __name__ == "__main__":
     main()

@@ -96,7 +96,7 @@ class Gateway:
         self._events = EventIntake(
             spool, self.metrics, max_events=config.max_events, client_clock=config.client_clock
         )
-        intake = Intake(config, spool, inbox, links, self.metrics, verdicts)
+        intake = Intake(config, spool, inbox, links, self.metrics, verdicts, vault.pseudonym)
         self._telemetry = Telemetry(config, intake, self.metrics, self._identify)
         self._routes: dict[str, dict[str, Handler]] = {
             "/v1/chat/completions": {"POST": lambda x: self._generate("chat", x)},
@@ -210,7 +210,7 @@ class Gateway:
     async def _read(self, api: Api, exchange: Exchange, key: ApiKey) -> tuple[Who, Request]:
         """Whose request it is, and what of it is held until it is answered."""
         body = await read_object(exchange.scope, exchange.receive, self._config.max_body_bytes)
-        who = attribute(exchange.scope, body, key.id, client_clock=self._config.client_clock)
+        who = attribute(exchange.scope, body, key, client_clock=self._config.client_clock)
         request = await self._reader.read(api, body, key.population, Whose.of(key, who.user))
         exchange.receive.keep(len(request.upstream))
         return who, request
@@ -244,7 +244,7 @@ class Gateway:
     async def _take_events(self, exchange: Exchange) -> None:
         key = self._identify(exchange)
         body = await read_object(exchange.scope, exchange.receive, self._config.max_body_bytes)
-        who = attribute(exchange.scope, {}, key.id, client_clock=self._config.client_clock)
+        who = attribute(exchange.scope, {}, key, client_clock=self._config.client_clock)
         await send_json(exchange.send, 200, await self._events.take(key.id, body, no_train=who.no_train))
 
     async def _models(self, exchange: Exchange) -> None:

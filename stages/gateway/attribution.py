@@ -14,6 +14,7 @@ import orjson
 from cursorbench.sessions.automatic import is_notice
 from stages.gateway.errors import invalid
 from stages.gateway.http import Scope, header, is_deep
+from stages.gateway.key_file import ApiKey
 from stages.gateway.times import parse_ms
 
 MAX_NAME = 200
@@ -46,13 +47,16 @@ class Who(NamedTuple):
     retried: bool = False
 
 
-def attribute(scope: Scope, body: Mapping[str, Any], key_id: str, *, client_clock: bool) -> Who:
-    """Read headers, `metadata` and `user`. Headers win; no-train is what either says. Raises ApiError 400."""
+def attribute(scope: Scope, body: Mapping[str, Any], key: ApiKey, *, client_clock: bool) -> Who:
+    """Read headers, `metadata` and `user`. Headers win; no-train is what either says, or the key.
+
+    Raises ApiError 400.
+    """
     told = (_metadata(body.get("metadata")), _headers(scope))
     said = told[0] | told[1]
     names = {field: _name(one.value, one.place) for field, one in said.items()}
     fallback = body.get("user")
-    user = names.get("user") or (_name(fallback, "user") if fallback not in (None, "") else key_id)
+    user = names.get("user") or (_name(fallback, "user") if fallback not in (None, "") else key.id)
     at = None
     if client_clock and "at" in names:
         try:
@@ -63,7 +67,7 @@ def attribute(scope: Scope, body: Mapping[str, Any], key_id: str, *, client_cloc
     session, episode, group = (names.get(field, "") for field in ("session", "episode", "group"))
     retries = header(scope, _RETRIES)
     retried = retries.isdigit() and bool(retries.strip(b"0"))
-    return Who(user, session, episode, at, any(flags), group, retried)
+    return Who(user, session, episode, at, key.no_train or any(flags), group, retried)
 
 
 def attribute_resource(told: Mapping[str, Any], who: Who) -> Who:

@@ -195,7 +195,7 @@ class Recorder:
             duration_ms=round(seconds * 1000, 3),
             tool_calls=tuple(answer.records),
             invalid_tool_calls=answer.invalid,
-            tools_digest=request.tools_digest,
+            tools_digest="" if who.no_train else request.tools_digest,
             features={
                 "stream": str(int(request.stream)),
                 "tools": str(request.tool_count),

@@ -30,6 +30,7 @@ class ApiKey(msgspec.Struct, frozen=True, omit_defaults=True):
         population: the organisation or kind of work that its generations are of, "" for none.
         rate, burst: requests a second, and at once after a pause; None and 0 are the gateway's own, a rate
             of 0 is no limit.
+        no_train: nothing that comes with it is written or trained on, whatever a request says.
         old_sha256, old_until: the secret before the last rotation, and until when it is taken too.
         older: the same of rotations before that.
     """
@@ -46,6 +47,7 @@ class ApiKey(msgspec.Struct, frozen=True, omit_defaults=True):
     old_sha256: str = ""
     old_until: str = ""
     older: tuple[tuple[str, str], ...] = ()
+    no_train: bool = False
 
     @property
     def secrets(self) -> tuple[tuple[str, str], ...]:

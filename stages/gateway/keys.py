@@ -79,6 +79,7 @@ class ApiKeys:
         population: str = "",
         rate: float | None = None,
         burst: int = 0,
+        no_train: bool = False,
         told: Told = lambda _: None,
     ) -> str:
         """Make a key and return its plaintext, which is stored nowhere. `told` as in `rotate`.
@@ -104,6 +105,7 @@ class ApiKeys:
                 population=population,
                 rate=rate,
                 burst=burst,
+                no_train=no_train,
             )
             replace({path: encoded([*keys, made])}, lambda: told(plaintext))
         return plaintext
@@ -115,7 +117,7 @@ class ApiKeys:
 
     @classmethod
     def change(cls, keys_dir: Path, name: str, **fields: Any) -> ApiKey:
-        """Set `shared`, `population`, `rate` or `burst` of the key of that name, from now on.
+        """Set `shared`, `population`, `rate`, `burst` or `no_train` of the key of that name, from now on.
 
         Returns the key. Raises UsageError when there is none, or the population's name is none.
         """

@@ -15,7 +15,7 @@ import hashlib
 import json
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cursorbench.sessions import definitions
@@ -90,8 +90,9 @@ class Intake:
         links: Links,
         metrics: Metrics,
         verdicts: Verdicts,
+        pseudonym: Callable[[bytes], str],
     ) -> None:
-        self._verdicts = verdicts
+        self._verdicts, self._pseudonym = verdicts, pseudonym
         self._config, self._spool, self._links, self._metrics = config, spool, links, metrics
         self._queue = Queue(inbox)
         self._adapters: dict[str, Adapter] = {}
@@ -194,7 +195,8 @@ class Intake:
             told = self._reaction(item, names) if generation else None
             if told is not None:
                 own = itself(item, told, line)
-                events.append(event_of(kind, key_id, generation, told, item, (own, same[own]), wall))
+                what = own, same[own]
+                events.append(event_of(kind, key_id, generation, told, item, what, wall, self._pseudonym))
                 same[own] += 1
                 tells |= not isinstance(item, said.Feedback)
         if not self._config.client_clock:

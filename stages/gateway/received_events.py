@@ -5,7 +5,7 @@ Not for: which records these are (`received.py`), what is told of them (`stages/
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -31,11 +31,15 @@ def event_of(
     item: Item,
     what: tuple[tuple[str, ...], int],
     wall: int,
+    pseudonym: Callable[[bytes], str],
 ) -> Event:
-    """The event, with an id that the same record has again: of `what` it is, and the how manieth of it."""
+    """The event, with an id that the same record has again: of `what` it is, and the how manieth of it.
+
+    A keyed one: ids are readable, and what it is made of (a path, a whole record) is sealed.
+    """
     own, n = what
     parts = [generation, *own, *([str(n)] if n else [])]
-    one = hashlib.blake2b("\0".join(parts).encode(errors="replace"), digest_size=16).hexdigest()
+    one = pseudonym("\0".join(parts).encode(errors="replace"))[:32]
     return Event(
         id=f"{kind}-{one}",
         key_id=key_id,

@@ -45,15 +45,15 @@ class Telemetry:
 
     async def otlp(self, signal: otlp_http.Signal, exchange: Exchange) -> None:
         """`POST /v1/traces`, `/v1/logs`, `/v1/metrics`. Raises ApiError."""
-        key_id = self._identify(exchange).id
+        key = self._identify(exchange)
         media = otlp_http.media_type(header(exchange.scope, b"content-type"))
-        body = await self._otlp(signal, media, key_id, exchange)
+        body = await self._otlp(signal, media, key, exchange)
         await send_body(exchange.send, 200, body, [(b"content-type", media.encode())])
 
-    async def _otlp(self, signal: otlp_http.Signal, media: str, key_id: str, exchange: Exchange) -> bytes:
+    async def _otlp(self, signal: otlp_http.Signal, media: str, key: ApiKey, exchange: Exchange) -> bytes:
         limit = self._config.max_body_bytes
         body = await read_body(exchange.scope, exchange.receive, limit)
-        who = self._who(exchange, key_id)
+        who = self._who(exchange, key)
         encoding = header(exchange.scope, b"content-encoding")
         async with self._unpacking:
             resources = await asyncio.to_thread(_resources, signal, media, body, encoding, limit)
@@ -63,7 +63,7 @@ class Telemetry:
             return otlp_http.answer(signal, media, 0, "")
         total = Taken()
         for whose, lines in self._shared_out(resources, who, total).items():
-            taken = await self._intake.take("otel", key_id, whose, lines)
+            taken = await self._intake.take("otel", key.id, whose, lines)
             total.rejected += taken.rejected
         return otlp_http.answer(signal, media, total.rejected.total(), total.message)
 
@@ -85,28 +85,28 @@ class Telemetry:
 
     async def continue_data(self, exchange: Exchange) -> None:
         """`POST /v1/continue/data`: one event in Continue's envelope, or a list of such."""
-        key_id = self._identify(exchange).id
+        key = self._identify(exchange)
         body = await self._body(exchange)
         value = parse_json(body)
         events = value if isinstance(value, list) else [value]
         if len(events) > self._config.max_events:
             raise invalid(f"at most {self._config.max_events} events at a time", code="too_many_events")
-        who = self._who(exchange, key_id)
-        taken = await self._intake.take("continue", key_id, who, [_line(one) for one in events])
+        who = self._who(exchange, key)
+        taken = await self._intake.take("continue", key.id, who, [_line(one) for one in events])
         rejected = [{"reason": reason, "count": n} for reason, n in taken.rejected.most_common()]
         answer = {"accepted": len(events) - taken.rejected.total(), "rejected": rejected}
         await send_json(exchange.send, 200, answer)
 
     async def feedback(self, exchange: Exchange) -> None:
         """`POST /feedback`: TensorZero's. The answer names the feedback."""
-        key_id = self._identify(exchange).id
+        key = self._identify(exchange)
         call = parse_object(await self._body(exchange))
         _check(call)
-        who, wall = self._who(exchange, key_id), now_ms()
+        who, wall = self._who(exchange, key), now_ms()
         one = _uuid7(wall)
         if call.get("dryrun") is not True:
             record = {"request": call, "response": {"feedback_id": one}, "timestamp": wall}
-            taken = await self._intake.take("tensorzero", key_id, who, [_line(record)])
+            taken = await self._intake.take("tensorzero", key.id, who, [_line(record)])
             if taken.rejected:
                 _refuse(taken.message)
         await send_json(exchange.send, 200, {"feedback_id": one})
@@ -121,8 +121,8 @@ class Telemetry:
             exchange.receive.hold(len(unpacked))
         return unpacked
 
-    def _who(self, exchange: Exchange, key_id: str) -> Who:
-        return attribute(exchange.scope, {}, key_id, client_clock=self._config.client_clock)
+    def _who(self, exchange: Exchange, key: ApiKey) -> Who:
+        return attribute(exchange.scope, {}, key, client_clock=self._config.client_clock)
 
 
 def _resources(

@@ -56,6 +56,9 @@ def test_a_key_is_shared_or_personal(tmp_path: Path) -> None:
     assert ApiKeys.shared_ids(workspace.keys_dir) == [ada.id]
     assert rtrl(workspace, "set", "nobody", "--shared")[0] == 2
     assert rtrl(workspace, "set", "ada")[0] == 2
+    _, document, _ = rtrl(workspace, "set", "ada", "--no-train")
+    assert document["metrics"]["no_train"] is True  # type: ignore[index]
+    assert [key.no_train for key in ApiKeys.listed(workspace.keys_dir)] == [False, True]
 
 
 def test_a_key_is_of_a_population(tmp_path: Path) -> None:

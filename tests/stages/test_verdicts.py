@@ -9,7 +9,7 @@ import pytest
 from cursorbench.sessions.items import Feedback, Place
 from stages.config import Settings
 from stages.errors import UsageError
-from stages.verdicts import Verdicts, rule_of
+from stages.verdicts import Verdicts, name_of, rule_of
 
 
 def feedback(name: str, value: Any) -> Feedback:
@@ -81,3 +81,18 @@ def test_what_is_no_rule_is_refused(text: str) -> None:
 def test_rules_of_the_workspace() -> None:
     settings = Settings.parse('[collect.metrics]\nstars = "outcome 1..5"\n', source="rtrl.toml")
     assert settings.collect.metrics == {"stars": "outcome 1..5"}
+
+
+@pytest.mark.parametrize(
+    ("metric", "told"),
+    [
+        ("team/task.success-2", "team/task.success-2"),
+        ("what Ada thinks of it", "(no name)"),
+        ("a" * 81, "(no name)"),
+        ("sk-proj-" + "aB3dE6gH9" * 5, "(no name)"),
+        ("/home/ada/plan", "(no name)"),
+    ],
+)
+def test_a_metric_is_counted_under_its_name_where_it_is_one(metric: str, told: str) -> None:
+    """The count is in logs and the registry, where the event is sealed."""
+    assert name_of(metric) == told

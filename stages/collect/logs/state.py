@@ -11,6 +11,10 @@ from cursorbench.sessions import items as said
 from cursorbench.sessions.agents import agent_of
 from stages.records import TEXT_ONLY, Event, Generation, Sampling, ToolCall
 
+_WITHOUT_IDS = frozenset(
+    {"continue"}
+)  # what stands for an answer's id is a hash of its text, which is sealed
+
 
 class Sampled(msgspec.Struct, frozen=True):
     """A generation with its two texts."""
@@ -139,7 +143,7 @@ def _features(session: Session, turn: Turn) -> dict[str, str]:
         "model": turn.model or session.model,
         "repository": session.repository,
         "log": session.kind,
-        "log_id": turn.log_id,
+        "log_id": "" if session.kind in _WITHOUT_IDS else turn.log_id,
         "parent": session.parent,
     }
     return {name: value for name, value in told.items() if value}

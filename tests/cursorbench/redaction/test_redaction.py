@@ -204,6 +204,11 @@ def test_keys_of_vendors(name: str) -> None:
             "ada&#64;corp.io, ada＠corp.io, e=ada%2540corp.io",
             "[redacted:email], [redacted:email], e=[redacted:email]",
         ),
+        (
+            r'"jos\u00e9@ex\u00e4mple.de", \u003cada@corp.io\u003e',
+            r'"[redacted:email]", \u003c[redacted:email]\u003e',
+        ),
+        ("to=ada%40ex%C3%A4mple.de&x", "to=[redacted:email]&x"),
         ("s-ada@corp.io-2025-01-01-10-00-00-abcdef0123", "[redacted:email]"),
         (r"to:\nalice@corp.io", r"to:\n[redacted:email]"),
         ("u=alice%40corp.io", "u=[redacted:email]"),
@@ -245,6 +250,19 @@ def test_keys_of_vendors(name: str) -> None:
         (r"\\fs01\Users\bob\x", r"\\fs01\Users\[redacted:home_path]\x"),
         (r'"\\\\fs01.corp.io\\home$\\bob\\x"', r'"\\\\fs01.corp.io\\home$\\[redacted:home_path]\\x"'),
         (r"\\tsclient\C\Users\bob", r"\\tsclient\C\Users\[redacted:home_path]"),
+        (
+            "/home/staff/bob/x /home/b/bob/x",
+            "/home/staff/[redacted:home_path]/x /home/b/[redacted:home_path]/x",
+        ),
+        (
+            r'"/home/J\u00f6rg/x", \u003e/home/bob\u003c',
+            r'"/home/[redacted:home_path]/x", \u003e/home/[redacted:home_path]\u003c',
+        ),
+        (r'"C:\\Users\\J\u00f6rg B\\x"', r'"C:\\Users\\[redacted:home_path]\\x"'),
+        (
+            "/home//bob/x, /run/media/bob/usb",
+            "/home//[redacted:home_path]/x, /run/media/[redacted:home_path]/usb",
+        ),
         ("/home/corp.local/bob/x", "/home/[redacted:home_path]/x"),
         ("/System/Volumes/Data/Users/bob/x", "/System/Volumes/Data/Users/[redacted:home_path]/x"),
         (

@@ -7,7 +7,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ import uvicorn
 from pydantic import ValidationError
 
 from stages.distill.config import JudgeConfig
-from stages.distill.judge import digest, judge, messages, verdict
+from stages.distill.judge import Judged, digest, messages, verdict
+from stages.distill.judge import judge as judge_under
 from stages.distill.questions import Question, shown
 from stages.distill.questions import question as question_of
 from stages.distill.signals.followup.features import Followup
@@ -82,6 +83,11 @@ def server() -> Iterator[Server]:
     listening.close()
 
 
+def judge(asked: Sequence[Question], asking: JudgeConfig, cache: Path, *more: Any, **named: Any) -> Judged:
+    """Votes kept under names that begin with k."""
+    return judge_under(asked, asking, cache, lambda told: f"k{told.decode()}", *more, **named)
+
+
 def config(server: Server, **more: Any) -> JudgeConfig:
     return JudgeConfig(**{"url": server.url, "model": "m", "timeout_s": 60, "retries": 0, **more})
 
@@ -112,8 +118,9 @@ def test_a_repeated_run_asks_nobody(server: Server, tmp_path: Path) -> None:
     assert again.probability == first.probability
     assert again.metrics() == {"asked": 20, "cached": 20, "answered": 0, "fallback": 0}
     assert len(server.bodies) == calls
-    kept = b"".join(path.read_bytes() for path in tmp_path.rglob("*.json"))
-    assert b"wrong" not in kept
+    kept = list(tmp_path.rglob("*.json"))
+    assert b"wrong" not in b"".join(path.read_bytes() for path in kept)
+    assert {path.stem for path in kept} == {f"k{digest(one, offline)}" for one in asked}
 
 
 def test_the_same_words_are_asked_once(server: Server, tmp_path: Path) -> None:
@@ -278,7 +285,11 @@ def test_distill_takes_the_judges_word(server: Server, world: World) -> None:
     a_click(world)
     settings = f'distill.judge={{"url": "{server.url}", "model": "m", "votes": 1}}'
     server.reply = lambda body: (200, "SATISFIED")
+    store = world.workspace.root / "store"
+    (store / "judge/ab").mkdir(parents=True)  # of a version that named votes so that anybody could guess
     result = distilled(world, settings)
+    assert not (store / "judge").exists()
+    assert len(list((store / "votes").rglob("*.json"))) == 1
     experience = result.outputs["experience"]
     assert rewarded(experience)["e1"]["dissatisfied_followup"] == 0.0  # the embedded model says 0.8
     assert experience.meta["judge"] == {"model": "m", "votes": 1, "decided": 1, "fallback": 0}

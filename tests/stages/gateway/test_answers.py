@@ -286,15 +286,18 @@ async def test_no_train_is_served_and_counted_and_never_written(rig: Rig) -> Non
 
 
 async def test_of_a_no_train_request_the_sampling_has_numbers_alone(rig: Rig) -> None:
-    """Stop strings, the grammar and the names of unknown fields are what its client wrote."""
+    """Stop strings, the grammar and the names of unknown fields are what its client wrote, and so are its
+    tools: anybody can try guesses at a plain hash of them."""
     schema = {"type": "object", "description": "GRAMMAR-TEXT"}
     wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
     asked = {"stop": ["STOP-TEXT"], "response_format": wanted, "FIELD_TEXT": 1, "temperature": 0.5}
+    asked["tools"] = [{"type": "function", "function": {"name": "f", "description": "TOOL-TEXT"}}]
     for consent in ("1", "0"):
         await rig.chat("hi", headers={"x-rtrl-no-train": consent}, **asked)
     without, with_it = rig.generations()
     assert without.sampling == Sampling(temperature=0.5)
     assert (with_it.sampling.stop, with_it.sampling.unknown) == (("STOP-TEXT",), ("FIELD_TEXT",))
+    assert (without.tools_digest, with_it.tools_digest[:7]) == ("", "sha256:")
     assert "GRAMMAR-TEXT" in with_it.sampling.grammar
     assert all(sent["stop"] == ["STOP-TEXT"] for sent in rig.stub.requests), "the engine hears of it"
 

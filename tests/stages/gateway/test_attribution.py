@@ -240,6 +240,21 @@ async def test_by_headers_and_by_metadata(tmp_path: Any) -> None:
     assert third.at == third.wall
 
 
+async def test_of_a_no_train_key_nothing_is_written_whatever_a_request_says(rig: Rig) -> None:
+    secret = ApiKeys.create(rig.root / "keys", "contract", no_train=True)
+    rig.gateway._keys._next_check = 0.0
+    headers = {"authorization": f"Bearer {secret}", "x-rtrl-no-train": "0"}
+    answer = await rig.chat("SECRET-TEXT", headers=headers, metadata={"rtrl_no_train": False})
+    (made,) = rig.generations()
+    assert (answer.status_code, made.no_train) == (200, True)
+    event = {"id": "e", "generation_id": made.id, "type": "user_message", "data": {"text": "SECRET-TEXT"}}
+    assert (await rig.http.post("/v1/events", json=event, headers=headers)).json()["accepted"] == 1
+    body = [{"name": "chatFeedback", "schema": "0.2.0", "data": {"sessionId": "s", "prompt": "SECRET-TEXT"}}]
+    assert (await rig.http.post("/v1/continue/data", json=body, headers=headers)).status_code == 200
+    assert rig.events() == []
+    assert rig.inbox.bytes == 0
+
+
 async def test_a_request_is_no_train_where_either_place_says_so(rig: Rig) -> None:
     for in_header, in_metadata in (("0", "1"), ("1", "0"), ("0", "0"), (None, "1"), ("1", None)):
         headers = {"x-rtrl-no-train": in_header} if in_header else {}

@@ -10,11 +10,12 @@ from typing import Any
 import httpx
 import pytest
 
-from cursorbench.sessions.items import Item
+from cursorbench.sessions.items import Edit, Item
 from stages.collect.logs.source import Source
 from stages.gateway.ids import new_id
 from stages.gateway.keys import ApiKeys
 from stages.gateway.links import Links
+from stages.gateway.received_events import event_of, itself
 from stages.inbox.reader import LAST, Inbox, Left
 from stages.inbox.records import OWN
 from tests.stages.gateway.rig import Rig, running
@@ -44,6 +45,20 @@ def kept(rig: Rig) -> dict[tuple[str, str], list[dict[str, Any]]]:
 
 def events(rig: Rig) -> list[tuple[str, Any]]:
     return [(event.type, event.data) for event in rig.events()]
+
+
+def test_from_an_events_id_nobody_can_try_what_it_was_of() -> None:
+    """It was a plain hash of the answer's id, the call's and the path, which is sealed."""
+    hashed: list[bytes] = []
+
+    def pseudonym(told: bytes) -> str:
+        hashed.append(told)
+        return "ab" * 32
+
+    item = Edit(place="", session="s", id="call-1", at=1, path="/home/ada/plan.md", status="applied")
+    told = "edit_applied", {"path": item.path}
+    event = event_of("otel", "k", "gen", told, item, (itself(item, told, b""), 0), 5, pseudonym)
+    assert (event.id, hashed) == ("otel-" + "ab" * 16, [b"gen\0call-1\0edit_applied\0/home/ada/plan.md"])
 
 
 async def called(rig: Rig) -> tuple[str, str]:

@@ -85,6 +85,19 @@ def test_a_request_and_all_that_answers_it_are_one_episode() -> None:
     assert turns.counts["unanswered_requests"] == 1
 
 
+def test_where_an_answers_id_is_a_hash_of_its_text_it_is_not_readable() -> None:
+    """Features are not sealed: whoever had them could try guesses at what Continue's models had answered."""
+    turns = Turns("auto", pseudonym=lambda data: hashlib.sha256(data).hexdigest())
+    records = [
+        *turns.add("continue", user("x")),
+        *turns.add("continue", agent("Yes.", id="a1b2")),
+        *turns.done(),
+    ]
+    assert [dict(one.generation.features) for one in generations(records)] == [
+        {"agent": "continue", "log": "continue"}
+    ]
+
+
 def test_what_is_said_before_an_answer_is_one_request() -> None:
     records, _ = told(user("add a cart"), user("and a till"), agent("Done."))
     assert [one.request for one in generations(records)] == ["add a cart\n\nand a till"]
