@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cursorbench.errors import InputMissingError, IntegrityError
+from cursorbench.sessions.compressed import unpacked
 from cursorbench.sessions.reading import unreadable
 
 COLUMNS = (
@@ -68,7 +69,7 @@ class BadRow:
 
 
 def read(path: Path) -> Iterator[Row | BadRow]:
-    """Every row of a file: JSON lines, a JSON list, or parquet.
+    """Every row of a file: JSON lines, a JSON list, both also compressed, or parquet.
 
     Raises:
         InputMissingError: (exit 5) there is no such file.
@@ -79,14 +80,23 @@ def read(path: Path) -> Iterator[Row | BadRow]:
         raise InputMissingError(f"{path} is not there", hint=hint)
     if why := unreadable(path):
         raise IntegrityError(f"{path}: {why}", hint=hint)
-    return (_row(place, found) for place, found in _objects(path))
+    return _rows(path)
 
 
-def _objects(path: Path) -> Iterator[tuple[int, Any]]:
+def _rows(path: Path) -> Iterator[Row | BadRow]:
+    with unpacked(path) as (file, damage):
+        if damage:
+            raise IntegrityError(f"{path}: {damage}")
+        for place, found in _objects(path, file):
+            yield _row(place, found)
+
+
+def _objects(path: Path, file: Path) -> Iterator[tuple[int, Any]]:
+    """Of `file`, which is what `path` holds."""
     if path.suffix == ".parquet":
         yield from enumerate(_parquet(path), 1)
         return
-    with path.open("rb") as stream:
+    with file.open("rb") as stream:
         listed = stream.read(64).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
         stream.seek(0)
         if listed:

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, cast
 
 from cursorbench.errors import InputMissingError, UsageError
+from cursorbench.sessions.compressed import unpacked
 from cursorbench.sessions.reading import unreadable
 
 SHIPPED = Path(__file__).with_name("probes.jsonl")
@@ -46,10 +47,13 @@ def read(path: Path = SHIPPED) -> list[Probe]:
         UsageError: (exit 2) a line is no probe, or an id stands twice; says which.
     """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        with unpacked(path) as (file, damage):
+            lines = file.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         why = (isinstance(error, UnicodeDecodeError) and unreadable(path)) or error
         raise InputMissingError(f"{path} cannot be read as probes: {why}", hint=HINT) from error
+    if damage:
+        raise InputMissingError(f"{path} cannot be read as probes: {damage}", hint=HINT)
     found: dict[str, Probe] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():

@@ -155,8 +155,11 @@ def test_what_is_no_probe_is_refused_with_its_line(tmp_path: Path, line: str, wh
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(InputMissingError):
         read(tmp_path / "none")
-    (tmp_path / "mine.jsonl.gz").write_bytes(gzip.compress(b"{}"))
-    with pytest.raises(InputMissingError, match="as probes: the file is compressed: unpack it"):
+    packed = gzip.compress(b'{"id": "one", "prompt": "p"}')
+    (tmp_path / "mine.jsonl.gz").write_bytes(packed)
+    assert [probe.id for probe in read(tmp_path / "mine.jsonl.gz")] == ["one"]
+    (tmp_path / "mine.jsonl.gz").write_bytes(packed[:-9])
+    with pytest.raises(InputMissingError, match="as probes: the compressed file is damaged"):
         read(tmp_path / "mine.jsonl.gz")
 
 
