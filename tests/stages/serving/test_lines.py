@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -227,8 +228,12 @@ def wider(world: LinesWorld) -> Artifact:
 
 
 def engines(world: LinesWorld) -> set[int]:
-    children = psutil.Process(world.endpoint.pid).children()
-    return {child.pid for child in children if "stages.engine.launch" in child.cmdline()}
+    found = set()
+    for child in psutil.Process(world.endpoint.pid).children():
+        with suppress(psutil.Error):  # one that ends at this moment
+            if "stages.engine.launch" in child.cmdline():
+                found.add(child.pid)
+    return found
 
 
 @pytest.mark.parametrize("line", ["auto", "acme"])
