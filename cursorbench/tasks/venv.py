@@ -25,15 +25,6 @@ from cursorbench.errors import DependencyDownError, InputMissingError, Integrity
 from cursorbench.tasks.cache import made_once
 from cursorbench.tasks.container import VENV
 
-
-class NotBuiltError(DependencyDownError):
-    """A package of the lock does not build on this machine under that Python; `said`: pip's last word."""
-
-    def __init__(self, message: str, said: str, *, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.said = said
-
-
 BUILD_S = 1800.0
 OLDEST, NEWEST = 8, 30  # N of the Pythons 3.N that are looked for
 OUR_PIP = 9  # the oldest 3.x whose packages rtrl's own pip installs; older ones bring theirs
@@ -51,6 +42,14 @@ _LIST = (
     "import json, importlib.metadata as m; "
     "print(json.dumps({d.metadata['Name']: d.version for d in m.distributions()}))"
 )
+
+
+class NotBuiltError(DependencyDownError):
+    """A package of the lock does not build on this machine under that Python; `said`: pip's last word."""
+
+    def __init__(self, message: str, said: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.said = said
 
 
 @dataclass(frozen=True)
