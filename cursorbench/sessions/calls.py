@@ -40,11 +40,10 @@ _WRITES = _CREATES | {
 }  # fmt: skip
 _PATCHES = {"applypatch", "patch"}
 _MOST_CALLS = 4096
-_BLOCK = re.compile(
-    r"^(?:-{5,9}|<{5,9}) SEARCH>?[ \t]*\n(.*?)^={5,9}[ \t]*\n(.*?)^(?:\+{5,9}|>{5,9}) REPLACE",
-    re.DOTALL | re.MULTILINE,
-)
-_HINT = re.compile(r"(?::(?:start|end)_line:.*\n)+-{5,9}[ \t]*\n")
+_SEARCH = re.compile(r"(?:-{5,9}|<{5,9}) SEARCH>?[ \t]*")
+_DIVIDER = re.compile(r"={5,9}[ \t]*")
+_REPLACE = re.compile(r"(?:\+{5,9}|>{5,9}) REPLACE")
+_HINT = re.compile(r"(?::(?:start|end)_line:.*\n)++-{5,9}[ \t]*\n")
 _HEADER = re.compile(r"\*\*\* (Add File|Update File|Delete File|Move to): (.+?)\s*$")
 
 
@@ -172,8 +171,23 @@ def changes_of_blocks(path: str, blocks: str) -> Iterator[Change]:
 
     Roo puts the line that a block begins with above the text that is searched for.
     """
-    for found in _BLOCK.finditer(blocks.replace("\r\n", "\n")) if path else ():
-        yield Change(path, before=_HINT.sub("", found[1]), after=found[2])
+    before: list[str] | None = None
+    after: list[str] | None = None
+    for line in blocks.replace("\r\n", "\n").split("\n") if path else ():
+        if before is None:
+            before = [] if _SEARCH.fullmatch(line) else None
+        elif after is None:
+            if _DIVIDER.fullmatch(line):
+                after = []
+            else:
+                before.append(f"{line}\n")
+        elif _REPLACE.match(line):
+            text = "".join(before)
+            hint = _HINT.match(text)
+            yield Change(path, before=text[hint.end() if hint else 0 :], after="".join(after))
+            before = after = None
+        else:
+            after.append(f"{line}\n")
 
 
 def changes_of_patch(patch: str) -> tuple[Change, ...]:

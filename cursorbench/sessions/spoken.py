@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
-from cursorbench.sessions import spoken_codex
+from cursorbench.sessions import spoken_cline, spoken_codex
 from cursorbench.sessions.automatic import CALLED, REPLY, automatic_of, behind_context
 from cursorbench.sessions.items import Automatic, Interrupt, UserTurn
 
@@ -27,16 +27,7 @@ _ARGUMENTS = re.compile(
     r"\s*## User Input\s*\n```text\n(.*?)\n?```\n\s*You \*\*MUST\*\* consider the user input\b", re.DOTALL
 )
 _REPLIED = re.compile(CALLED + REPLY, re.DOTALL)
-_OF_CLINE = (
-    re.compile(  # what a person wrote stands in a tag, behind a client's words or with its own around it
-        r"\s*(?:(\[TASK RESUMPTION\] .{0,4000}?|)\s*(?:New (?:message to respond to|instructions for task "
-        r"continuation)[^\n]{0,300}:|The user provided the following feedback:)\s*)?"
-        r"<(task|user_message|feedback)>\s*\n(.*?)\n\s*</\2>[ \t]*(?=\n|$)",
-        re.DOTALL,
-    )
-)
 _DENIED = "The user denied this operation"
-_EDITOR = "<environment_details>"
 _AT_ONCE = 1500  # ms; nobody types faster, and some logs have whole seconds
 _WRAPPERS = ("user_query", "userRequest", "USER_REQUEST")
 
@@ -123,21 +114,12 @@ def _asked(text: str) -> list[Part]:
         return [Part(told[0], "meta"), Part(told[1])]
     if answers := spoken_codex.answers(text):
         return [Part(text, "meta"), Part(answers)]
-    return _replied(text) or _of_cline(text) or _unwrapped(text) or [Part(text)]
-
-
-def _of_cline(text: str) -> list[Part]:
-    """The parts of a message of Cline's and its kin's: a task, what was written when it went on, an answer.
-
-    Behind a person's words they put files, a list of what is to be done and the state of the editor.
-    """
-    found = _OF_CLINE.match(text)
-    if not found or (
-        found.start(2) - 1 == len(text) - len(text.lstrip()) and _EDITOR not in text[found.end() :]
-    ):
-        return []  # such a tag alone may be a person's own
-    around = f"{text[: found.start(2) - 1].strip()}\n{text[found.end() :].strip()}".strip()
-    return [Part(around, "meta"), Part(found[3].strip())] if found[3].strip() else [Part(text, "meta")]
+    if replied := _replied(text):
+        return replied
+    if told := spoken_cline.asked(text):
+        around, words = told
+        return [Part(around, "meta"), Part(words)] if words else [Part(text, "meta")]
+    return _unwrapped(text) or [Part(text)]
 
 
 def _replied(text: str) -> list[Part]:

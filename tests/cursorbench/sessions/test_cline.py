@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cursorbench.sessions import kinds
+from cursorbench.sessions import kinds, spoken
 from cursorbench.sessions.calls import Change, changes_of
 from cursorbench.sessions.items import (
     AgentTurn,
@@ -145,3 +146,22 @@ def test_blocks_of_roo_have_the_line_that_they_begin_with() -> None:
         Change("a.py", before="x = 1\n", after="x = 2\n"),
     )
     assert changes_of("apply_diff", {"path": "a.py", "diff": "<<<<<<< SEARCH\nx"}) == ()
+
+
+@pytest.mark.parametrize(
+    "unit", ["------- SEARCH\n", "------- SEARCH\n=======\n", "------- SEARCH\n:start_line:1\n", "\n"]
+)
+def test_blocks_without_end_are_read_in_a_time_that_is_linear(unit: str) -> None:
+    """120 kB took 8 s, and of the second kind minutes."""
+    began = time.process_time()
+    assert changes_of("replace_in_file", {"path": "a.py", "diff": unit * 100_000}) == ()
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("unit", ["\n", " \n", "x\n", "</task>", "\n </task>x"])
+@pytest.mark.parametrize("head", ["<task>\n", "[TASK RESUMPTION] ", ""])
+def test_a_message_is_looked_at_in_a_time_that_is_linear(head: str, unit: str) -> None:
+    """Two thousand blank lines behind a tag took 6 s, and twice as many eight times that."""
+    began = time.process_time()
+    assert spoken.parts(head + unit * 50_000)
+    assert time.process_time() - began < 5
