@@ -23,7 +23,7 @@ NAME = b"x-rtrl-engine"
 NOTE = b": " + NAME + b" "  # the comment in a stream
 READS = "x-rtrl-reads"  # header of a call that leaves the served weights as they are
 _EVENTS = b"text/event-stream"
-_HARMLESS = ("/v1/", "/pause", "/resume", "/reset_prefix_cache")
+_HARMLESS = ("/v1/", "/tokenize", "/pause", "/resume", "/reset_prefix_cache")
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

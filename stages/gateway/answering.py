@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from stages.gateway.capture import OVERFLOW, Call, Recorder, Sampled
+from stages.gateway.dialects.form import Form
 from stages.gateway.errors import ApiError, unavailable
 from stages.gateway.gate import CUT, CutShortError
 from stages.gateway.http import JSON_TYPE, Send, send_body
@@ -31,7 +32,7 @@ class Answerer:
         self.recorder = recorder
         self.metrics = metrics
 
-    async def answer(self, call: Call, send: Send) -> None:
+    async def answer(self, call: Call, form: Form, send: Send) -> None:
         """Generate, record, send. The caller holds the arm's gate; it is left when the engine is done."""
         request, gate = call.request, call.arm.served.gate
         asked = time.perf_counter()
@@ -62,7 +63,10 @@ class Answerer:
         answer = read_answer(sampled.text, request.tools)
         finish = finish_reason(sampled.finish_reason, answer)
         self.recorder.record(call, sampled, answer, ttft_s=answered - call.began)
-        body = orjson.dumps(whole_body(call, value, choice, answer, finish))
+        told = whole_body(call, value, choice, answer, finish)
+        if form.tells_stop:
+            told["choices"][0]["stop_reason"] = sampled.stopped_by
+        body = orjson.dumps(form.whole(told))
         self.metrics.overhead.observe(time.perf_counter() - answered + asked - call.began)
         await send_body(send, 200, body, (JSON_TYPE, (ID_HEADER, call.id.encode())))
 
@@ -94,6 +98,7 @@ def read_whole(value: dict[str, Any]) -> tuple[Sampled, dict[str, Any]]:
         experts=choice.get("routed_experts"),
         text=text or "",
         finish_reason=choice.get("finish_reason") or "",
+        stopped_by=choice.get("stop_reason"),
         usage=value.get("usage"),
     )
     return sampled, choice

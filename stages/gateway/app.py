@@ -1,4 +1,5 @@
-"""The public ASGI application: OpenAI's routes, `/v1/events`, and routes for other systems' records.
+"""The public ASGI application: routes of OpenAI's and Anthropic's APIs, `/v1/events`, and those for other
+systems' records.
 
 Routing, authentication, and turning errors into answers. Nothing of a request's content is ever
 logged: failures name their type and place in the code only.
@@ -18,13 +19,16 @@ from stages.gateway import logs, otlp_http
 from stages.gateway.admission import Admission
 from stages.gateway.answering import Answerer
 from stages.gateway.arms import Arm, Arms
-from stages.gateway.attribution import Who, attribute
+from stages.gateway.attribution import attribute
 from stages.gateway.capture import Recorder
 from stages.gateway.config import GatewayConfig
+from stages.gateway.dialects.all import CHAT, COMPLETIONS, MESSAGES, MESSAGES_PROMPT, RESPONSES
+from stages.gateway.dialects.messages_answer import error_body
 from stages.gateway.engine_client import EngineClient
-from stages.gateway.errors import ApiError, no_model
+from stages.gateway.errors import ApiError
 from stages.gateway.events import EventIntake
 from stages.gateway.exchange import Exchange
+from stages.gateway.generator import Generator
 from stages.gateway.http import (
     JSON_TYPE,
     Bodies,
@@ -42,22 +46,19 @@ from stages.gateway.key_file import ApiKey
 from stages.gateway.keys import ApiKeys
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
+from stages.gateway.models import MODEL, Models
 from stages.gateway.otlp_http import LOGS, METRICS, TRACES
-from stages.gateway.pool import conversation_key
 from stages.gateway.rates import Rates
 from stages.gateway.reading import Reader
 from stages.gateway.received import Intake
-from stages.gateway.request import Api, Request
 from stages.gateway.served import ServedState
-from stages.gateway.shares import Whose
-from stages.gateway.streaming import Stream
 from stages.gateway.telemetry import Telemetry
 from stages.inbox.writer import InboxWriter
 from stages.spool import SpoolWriter
 from stages.vault import Vault
 from stages.verdicts import Verdicts
 
-_MODEL = "/v1/models/"  # and a name
+_MESSAGES = "/v1/messages"
 
 Handler = Callable[[Exchange], Awaitable[None]]
 
@@ -81,34 +82,42 @@ class Gateway:
         self._config = config
         self._keys = keys
         self._rates = Rates(config.key_rate, config.key_burst)
-        self._reader = Reader(served.model, config.sampling, drafts=drafts)
         self._bodies = Bodies(config.max_bodies_bytes)
         self.arms = Arms(Arm(served, engine))
         bounds = config.engine_connections, config.max_queue, config.max_streams
         self.admission = Admission(*bounds, config.fair_s)
         self.metrics = Metrics(spool, served)
         self.metrics.watch(self.admission, self.arms)
-        self._served = served
+        self._models = Models(served.model)
         self._logged = config.log_requests
         links = Links(spool.folder)
         self._recorder = Recorder(spool, vault, self.metrics, links)
-        self._answerer = Answerer(self._recorder, self.metrics)
+        reader = Reader(served.model, config.sampling, drafts=drafts)
+        answerer = Answerer(self._recorder, self.metrics)
+        self._generator = Generator(config, reader, self.admission, self.arms, answerer, self._identify)
         self._events = EventIntake(
             spool, self.metrics, max_events=config.max_events, client_clock=config.client_clock
         )
         intake = Intake(config, spool, inbox, links, self.metrics, verdicts, vault.pseudonym)
         self._telemetry = Telemetry(config, intake, self.metrics, self._identify)
-        self._routes: dict[str, dict[str, Handler]] = {
-            "/v1/chat/completions": {"POST": lambda x: self._generate("chat", x)},
-            "/v1/completions": {"POST": lambda x: self._generate("completions", x)},
+        self._routes = self._handlers()
+
+    def _handlers(self) -> dict[str, dict[str, Handler]]:
+        """By path and method."""
+        return {
+            "/v1/chat/completions": {"POST": lambda x: self._generator.answer(CHAT, x)},
+            "/v1/completions": {"POST": lambda x: self._generator.answer(COMPLETIONS, x)},
+            "/v1/responses": {"POST": lambda x: self._generator.answer(RESPONSES, x)},
+            _MESSAGES: {"POST": lambda x: self._generator.answer(MESSAGES, x)},
+            f"{_MESSAGES}/count_tokens": {"POST": lambda x: self._generator.count(MESSAGES_PROMPT, x)},
             "/v1/events": {"POST": self._take_events},
             "/v1/traces": {"POST": lambda x: self._telemetry.otlp(TRACES, x)},
             "/v1/logs": {"POST": lambda x: self._telemetry.otlp(LOGS, x)},
             "/v1/metrics": {"POST": lambda x: self._telemetry.otlp(METRICS, x)},
             "/v1/continue/data": {"POST": self._telemetry.continue_data},
             "/feedback": {"POST": self._telemetry.feedback},
-            "/v1/models": {"GET": self._models},
-            f"{_MODEL}NAME": {"GET": self._model},
+            "/v1/models": {"GET": self._list_models},
+            f"{MODEL}NAME": {"GET": self._list_models},
             "/health": {"GET": self._health},
         }
 
@@ -127,7 +136,7 @@ class Gateway:
 
     async def _http(self, exchange: Exchange) -> None:
         path: str = exchange.scope["path"]
-        path = f"{_MODEL}NAME" if path.startswith(_MODEL) else path
+        path = f"{MODEL}NAME" if path.startswith(MODEL) else path
         route = path if path in self._routes else "other"
         exchange.closing = self.admission.draining
         try:
@@ -179,11 +188,13 @@ class Gateway:
         exchange.code = error.code
         self.metrics.error(error.code)
         if exchange.status == 0:
-            media = otlp_http.asked(exchange.scope["path"], header(exchange.scope, b"content-type"))
+            path: str = exchange.scope["path"]
+            media = otlp_http.asked(path, header(exchange.scope, b"content-type"))
+            shape = error_body if path.startswith(_MESSAGES) else ApiError.body
             if media:
                 body = media.encode(), otlp_http.status(media, error)
             else:
-                body = JSON_TYPE[1], orjson.dumps(error.body(exchange.request_id))
+                body = JSON_TYPE[1], orjson.dumps(shape(error, exchange.request_id))
             await send_error(exchange.send, error, body=body)
         else:
             await exchange.send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -191,55 +202,14 @@ class Gateway:
     def _identify(self, exchange: Exchange) -> ApiKey:
         """What is known of the key that was sent. Raises ApiError 401, or 429 when it asks too often."""
         scheme, _, key = header(exchange.scope, b"authorization").decode("latin-1").partition(" ")
-        found = self._keys.identify(key.strip()) if scheme.lower() == "bearer" else None
+        sent = key.strip() if scheme.lower() == "bearer" else ""
+        sent = sent or header(exchange.scope, b"x-api-key").decode("latin-1").strip()
+        found = self._keys.identify(sent) if sent else None
         if found is None:
             raise ApiError(401, "authentication_error", "invalid_api_key", "no valid API key was sent")
         exchange.key_id = found.id
         self._rates.take(found)
         return found
-
-    async def _generate(self, api: Api, exchange: Exchange) -> None:
-        key = self._identify(exchange)
-        self.admission.require_room(key.id)
-        who, request = await self._read(api, exchange, key)
-        with self.admission.admit(Whose.of(key, who.user)) as place:
-            if request.stream:
-                place.stream()
-            await self._answer(exchange, key, who, request)
-
-    async def _read(self, api: Api, exchange: Exchange, key: ApiKey) -> tuple[Who, Request]:
-        """Whose request it is, and what of it is held until it is answered."""
-        body = await read_object(exchange.scope, exchange.receive, self._config.max_body_bytes)
-        who = attribute(exchange.scope, body, key, client_clock=self._config.client_clock)
-        request = await self._reader.read(api, body, key.population, Whose.of(key, who.user))
-        exchange.receive.keep(len(request.upstream))
-        return who, request
-
-    async def _answer(self, exchange: Exchange, key: ApiKey, who: Who, request: Request) -> None:
-        conversation = conversation_key(who, request)
-        arm = await self._entered(who, key, conversation)
-        try:
-            client = header(exchange.scope, b"user-agent")[:64].decode("latin-1").split(" ")[0]
-            call = self._recorder.begin(key, who, request, client, arm)
-            exchange.generation = call.id
-        except BaseException:
-            arm.served.gate.leave()
-            raise
-        if request.stream:
-            id = exchange.request_id
-            await Stream(self._answerer, call, exchange.receive, exchange.send, id).run()
-        else:
-            await self._answerer.answer(call, exchange.send)
-
-    async def _entered(self, who: Who, key: ApiKey, conversation: str) -> Arm:
-        """The arm to answer with, its gate entered: a swap waits for whoever is in, so nobody waits in there
-        for anything but the engine."""
-        while True:
-            arm = await self.arms.enter(who.user, self._config.hold_timeout_s, key.population, conversation)
-            if self._recorder.ready(who):
-                return arm
-            arm.served.gate.leave()
-            await self._recorder.prepare(who)
 
     async def _take_events(self, exchange: Exchange) -> None:
         key = self._identify(exchange)
@@ -247,24 +217,14 @@ class Gateway:
         who = attribute(exchange.scope, {}, key, client_clock=self._config.client_clock)
         await send_json(exchange.send, 200, await self._events.take(key.id, body, no_train=who.no_train))
 
-    async def _models(self, exchange: Exchange) -> None:
+    async def _list_models(self, exchange: Exchange) -> None:
         self._identify(exchange)
-        await send_json(exchange.send, 200, {"object": "list", "data": [self._model_card()]})
-
-    async def _model(self, exchange: Exchange) -> None:
-        self._identify(exchange)
-        asked = exchange.scope["path"].removeprefix(_MODEL)
-        if asked != self._served.model:
-            raise no_model(asked, self._served.model)
-        await send_json(exchange.send, 200, self._model_card())
+        await send_json(exchange.send, 200, self._models.told(exchange.scope["path"]))
 
     async def _health(self, exchange: Exchange) -> None:
         self.admission.require_open()
         self.arms.require_healthy()
         await send_json(exchange.send, 200, {"status": "ok"})
-
-    def _model_card(self) -> dict[str, object]:
-        return {"id": self._served.model, "object": "model", "created": 0, "owned_by": "rtrl"}
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

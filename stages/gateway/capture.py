@@ -45,7 +45,7 @@ _ROUNDING = 1e-3  # of a logprob of 0, nats
 
 @dataclass
 class Sampled:
-    """What the engine reported, as it came."""
+    """What the engine reported, as it came. `stopped_by`: the stop string or token that ended it."""
 
     prompt: Sequence[int] | None = None
     output: list[int] = field(default_factory=list)
@@ -53,6 +53,7 @@ class Sampled:
     experts: str | None = None  # of a mixture-of-experts model, as the engine encodes them
     text: str = ""
     finish_reason: str = ""
+    stopped_by: str | int | None = None
     usage: dict[str, Any] | None = None
     defect: str = ""
 
@@ -87,8 +88,7 @@ class Recorder:
         self._links = links
         self._vault = vault
         self._metrics = metrics
-        self._conversations = Conversations(vault)
-        self._episodes = Episodes()
+        self._conversations, self._episodes = Conversations(vault), Episodes()
         self._wanted: set[str] = set()
         self._making: asyncio.Task[None] | None = None
 

@@ -81,7 +81,14 @@ class EngineClient:
         self._transport.close()
 
     async def post(
-        self, path: str, body: bytes, name: str = "", *, doubtful: bool = False, whose: Whose = NOBODY
+        self,
+        path: str,
+        body: bytes,
+        name: str = "",
+        *,
+        doubtful: bool = False,
+        whose: Whose = NOBODY,
+        is_answer: Callable[[Any], bool] = is_whole,
     ) -> dict[str, Any]:
         """The engine's JSON answer.
 
@@ -89,6 +96,7 @@ class EngineClient:
             name: what the engine is to call the request.
             doubtful: the request may be what the engine answers 500 to: that says nothing of the engine.
             whose: by whom those who wait for a connection take turns.
+            is_answer: whether what came has the form of an answer.
 
         Raises:
             ApiError: 4xx as the engine said; 503 when it does not answer, or the breaker is open; 504 when
@@ -107,7 +115,7 @@ class EngineClient:
             if response.status != 200:
                 attempt.ok = _is_well(response.status, doubtful)
                 raise refused(response.status, content)
-            value = _answer(content)
+            value = _answer(content, is_answer)
             attempt.ok = value is not None
         if value is None:
             raise unavailable("engine_error", "what the engine answered is no answer")
@@ -206,13 +214,13 @@ def _is_well(status: int, doubtful: bool) -> bool | None:
     return None if doubtful and status == 500 else not to_blame(status)
 
 
-def _answer(content: bytes) -> dict[str, Any] | None:
+def _answer(content: bytes, is_answer: Callable[[Any], bool]) -> dict[str, Any] | None:
     """The answer in `content`; None when there is none."""
     try:
         value = orjson.loads(content)
     except orjson.JSONDecodeError:
         return None
-    return value if is_whole(value) else None
+    return value if is_answer(value) else None
 
 
 def _unknown() -> ApiError:

@@ -25,6 +25,7 @@ _ONCE = {
     b"content-type",
     b"host",
     b"transfer-encoding",
+    b"x-api-key",
     b"x-request-id",
 }
 

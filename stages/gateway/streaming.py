@@ -1,8 +1,8 @@
 """Chat and completions as a stream of server-sent events.
 
 The engine is read at its own speed, whatever the client's, so a slow reader holds up neither the
-engine nor a weight swap: what it has not taken waits in its connection (`taking.py`). The last piece and
-`[DONE]` go out after the generation is in the spool. A client that leaves stops the engine, and so does
+engine nor a weight swap: what it has not taken waits in its connection (`taking.py`). The last pieces
+go out after the generation is in the spool. A client that leaves stops the engine, and so does
 a weight swap that cannot wait; what was sampled until then is recorded (`finish_reason` "abort").
 """
 
@@ -12,8 +12,6 @@ import asyncio
 import time
 from contextlib import aclosing, suppress
 from typing import Any
-
-import orjson
 
 from stages.gateway.answering import (
     BROKEN,
@@ -28,6 +26,7 @@ from stages.gateway.answering import (
     told,
 )
 from stages.gateway.capture import Call, Sampled
+from stages.gateway.dialects.form import Form
 from stages.gateway.engine_client import EngineLostError
 from stages.gateway.errors import ApiError
 from stages.gateway.gate import CUT, CutShortError
@@ -37,16 +36,16 @@ from stages.gateway.tools import ToolStream
 
 _OBJECT = {"chat": "chat.completion.chunk", "completions": "text_completion"}
 _HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
-DONE = b"data: [DONE]\n\n"
 
 
 class Stream:
     """One streamed answer."""
 
     def __init__(
-        self, answerer: Answerer, call: Call, receive: Receive, send: Send, request_id: str = ""
+        self, answerer: Answerer, call: Call, form: Form, receive: Receive, send: Send, request_id: str = ""
     ) -> None:
         self._to = answerer
+        self._form = form
         self._request_id = request_id
         self._call = call
         self._receive = receive
@@ -188,6 +187,7 @@ class Stream:
             sampled.experts = choice.get("routed_experts") or sampled.experts
             if choice.get("finish_reason"):
                 sampled.finish_reason = choice["finish_reason"]
+                sampled.stopped_by = choice.get("stop_reason")
             delta = choice.get("delta")
             text = (delta.get("content") if delta is not None else choice.get("text")) or ""
             sampled.text += text
@@ -219,6 +219,8 @@ class Stream:
             choice["delta"] = delta
         else:
             choice["text"] = delta.get("content", "")
+        if finish and self._form.tells_stop:
+            choice["stop_reason"] = self._sampled.stopped_by
         self._chunk([choice])
 
     def _chunk(self, choices: list[dict[str, Any]], **more: Any) -> None:
@@ -235,7 +237,7 @@ class Stream:
             "choices": choices,
             **more,
         }
-        self._outbox.put_nowait(b"data: " + orjson.dumps(body) + b"\n\n")
+        self._outbox.put_nowait(self._form.piece(body))
 
     def _record(self) -> None:
         began = self._call.began
@@ -267,10 +269,10 @@ class Stream:
         request = self._call.request
         if request.include_usage:
             self._chunk([], usage=told(self._sampled.usage))
-        self._outbox.put_nowait(DONE)
+        self._outbox.put_nowait(self._form.end())
 
     def _error(self, error: ApiError) -> None:
-        """The answer ends with an event of its own, and no [DONE]. Raises `error` if none of it went out."""
+        """The answer ends with an event of its own. Raises `error` if none of it went out."""
         if not self._begun:
             raise error
-        self._outbox.put_nowait(b"data: " + orjson.dumps(error.body(self._request_id)) + b"\n\n")
+        self._outbox.put_nowait(self._form.broken(error, self._request_id))

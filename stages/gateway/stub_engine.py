@@ -31,7 +31,6 @@ import argparse
 import asyncio
 import os
 from collections import deque
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,8 @@ from stages.gateway.http import (
     read_body,
     send_json,
 )
-from stages.gateway.stub_script import EOS, Script, logprob, name_of, render, routed_experts, whole_characters
+from stages.gateway.stub_answer import Answer
+from stages.gateway.stub_script import Script, render
 from stages.gateway.stub_steps import Steps
 from stages.gateway.stub_weights import StubWeights
 
@@ -94,9 +94,12 @@ class StubEngine:
                 self.steps.pause(path == "/pause" and b"mode=keep" in scope["query_string"])
             await send_json(send, 200, {"success": True})
         elif path == "/collective_rpc":
-            await self._control(orjson.loads(await read_body(scope, receive, 1 << 28)), send)
+            await self._control(await _read(scope, receive), send)
+        elif path == "/tokenize":
+            body = await _read(scope, receive)
+            await send_json(send, 200, {"count": len(render(body["messages"], body.get("tools")))})
         elif path in ("/v1/chat/completions", "/v1/completions"):
-            body = orjson.loads(await read_body(scope, receive, 1 << 28))
+            body = await _read(scope, receive)
             if body.get("prompt_logprobs") is not None:
                 await send_json(send, 200, self.weights.probe(body))
                 return
@@ -128,7 +131,7 @@ class StubEngine:
             words = given if isinstance(given, str) else ""
         if "stub:" not in words:
             words = self.words
-        script = Script(words, body.get("max_tokens"))
+        script = Script(words, body.get("max_tokens"), body.get("stop") or ())
         if script.overflow or len(prompt) > MAX_MODEL_LEN:
             await _error(send, 400, f"This model's maximum context length is {MAX_MODEL_LEN} tokens.")
             return
@@ -138,7 +141,8 @@ class StubEngine:
         if script.delay:
             await asyncio.sleep(script.delay)
         name = header(scope, b"x-request-id").decode("latin-1")
-        answer = _Answer(self, name, chat, body, prompt, script)
+        base = {"id": "stub-1", "created": 0, "model": self.model}
+        answer = Answer(self.steps, self.weights, base, name, chat, body, prompt, script)
         try:
             if body.get("stream"):
                 await answer.stream(send)
@@ -152,116 +156,8 @@ class StubEngine:
             self.steps.end(name)
 
 
-class _Answer:
-    """One answer in vLLM's shapes."""
-
-    def __init__(
-        self, of: StubEngine, name: str, chat: bool, body: dict[str, Any], prompt: list[int], script: Script
-    ) -> None:
-        self.steps, self.name, self.weights = of.steps, name, of.weights
-        self.chat, self.body, self.prompt, self.script = chat, body, prompt, script
-        self.cached = of.weights.cached_tokens
-        self.salts: list[int] = []  # of the weights held when each token was sampled
-        self.base = {"id": "stub-1", "created": 0, "model": of.model}
-
-    async def whole(self) -> dict[str, Any]:
-        script = self.script
-        for _ in script.ids:
-            if script.gap:
-                await asyncio.sleep(script.gap)
-            await self.steps.running(script.held(len(self.salts)))
-            self.salts.append(self.weights.salt)
-            self.steps.sampled(self.name, len(self.salts))
-        text = bytes(i for i in script.ids if i != EOS).decode(errors="replace")
-        choice: dict[str, Any] = {"index": 0, "finish_reason": script.finish, "stop_reason": None}
-        choice["logprobs"] = self._logprobs(0, script.ids)
-        if self.chat:
-            choice["message"] = {"role": "assistant", "content": text, "refusal": None}
-        else:
-            choice["text"] = text
-        answer = {**self.base, "choices": [choice], "usage": self._usage()}
-        answer["object"] = "chat.completion" if self.chat else "text_completion"
-        if script.experts:
-            choice["routed_experts"] = routed_experts([*self.prompt, *script.ids], script.wrong)
-        if script.wrong != "noids":
-            ids = script.ids[:-1] if script.wrong == "ids" else script.ids
-            choice["token_ids"] = ids
-            (answer if self.chat else choice)["prompt_token_ids"] = self.prompt
-        return answer
-
-    async def stream(self, send: Send) -> None:
-        headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        events, index = self._events(), 0
-        while True:
-            await self.steps.running(self.script.held(len(self.salts)))
-            event = next(events, None)
-            if event is None:
-                break
-            self.steps.sampled(self.name, len(self.salts))
-            if 0 <= self.script.die < index:
-                raise ClientGoneError("as the request told the stub")
-            if index and self.script.gap:
-                await asyncio.sleep(self.script.gap)
-            data = b"data: " + orjson.dumps(event) + b"\n\n"
-            await send({"type": "http.response.body", "body": data, "more_body": True})
-            index += 1
-        await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
-
-    def _events(self) -> Iterator[dict[str, Any]]:
-        script = self.script
-        base = {**self.base, "object": "chat.completion.chunk" if self.chat else "text_completion"}
-        ids_shown = script.wrong != "noids"
-        if self.chat:
-            delta = {"role": "assistant", "content": ""}
-            first: dict[str, Any] = {**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
-            if ids_shown:
-                first["prompt_token_ids"] = self.prompt
-            yield first
-        pending = b""
-        for index, token in enumerate(script.ids):
-            pending += bytes([token]) if token != EOS else b""
-            text, pending = whole_characters(pending)
-            last = index == len(script.ids) - 1
-            self.salts.append(self.weights.salt)
-            choice: dict[str, Any] = {"index": 0, "finish_reason": script.finish if last else None}
-            choice["logprobs"] = self._logprobs(index, [token])
-            if ids_shown and not (last and script.wrong == "ids"):
-                choice["token_ids"] = [token]
-            if self.chat:
-                choice["delta"] = {"content": text}
-            else:
-                choice["text"] = text
-                choice["prompt_token_ids"] = self.prompt if ids_shown and index == 0 else None
-            yield {**base, "choices": [choice]}
-        if (self.body.get("stream_options") or {}).get("include_usage"):
-            yield {**base, "choices": [], "usage": self._usage()}
-
-    def _logprobs(self, start: int, ids: list[int]) -> dict[str, Any] | None:
-        asked = self.body.get("logprobs")
-        if asked is None or asked is False:
-            return None
-        if self.script.wrong == "logprobs" and start + len(ids) == len(self.script.ids):
-            ids = ids[:-1]
-        values = [logprob(start + i, token, self.salts[start + i]) for i, token in enumerate(ids)]
-        names = [name_of(token) for token in ids]
-        if self.chat:
-            return {
-                "content": [
-                    {"token": name, "logprob": value, "bytes": list(name.encode()), "top_logprobs": []}
-                    for name, value in zip(names, values, strict=True)
-                ]
-            }
-        return {"text_offset": [], "token_logprobs": values, "tokens": names, "top_logprobs": []}
-
-    def _usage(self) -> dict[str, Any]:
-        output = len(self.script.ids) + (self.script.wrong == "usage")
-        return {
-            "prompt_tokens": len(self.prompt),
-            "completion_tokens": output,
-            "total_tokens": len(self.prompt) + output,
-            "prompt_tokens_details": {"cached_tokens": self.cached},
-        }
+async def _read(scope: Scope, receive: Receive) -> dict[str, Any]:
+    return dict(orjson.loads(await read_body(scope, receive, 1 << 28)))
 
 
 async def _error(send: Send, status: int, message: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,11 @@ def logprob(index: int, token: int, salt: int = 0) -> float:
 class Script:
     """What a request tells the stub to do."""
 
-    def __init__(self, words: str, max_tokens: int | None) -> None:
-        self.text = _text(words)
+    def __init__(self, words: str, max_tokens: int | None, stop: str | Sequence[str] = ()) -> None:
+        text = _text(words)
+        stops = [one for one in ((stop,) if isinstance(stop, str) else stop) if one in text]
+        self.stopped = min(stops, key=text.index) if stops else None
+        self.text = text[: text.index(self.stopped)] if self.stopped else text
         self.delay = _number("delay", words)
         self.gap = _number("gap", words)
         self.status = int(_number("status", words))
@@ -43,7 +47,7 @@ class Script:
         ids = [*self.text.encode(), EOS]
         self.finish = "stop"
         if max_tokens is not None and len(ids) > max_tokens:
-            ids, self.finish = ids[:max_tokens], "length"
+            ids, self.finish, self.stopped = ids[:max_tokens], "length", None
         self.ids = ids
 
     def held(self, sampled: int) -> Path | None:

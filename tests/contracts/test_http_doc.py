@@ -235,7 +235,7 @@ def codes() -> set[str]:
     """Every error code the gateway can answer with, read off the source."""
     place = {"ApiError": 2, "unavailable": 0, "conflict": 0, "too_many": 0, "SwapError": 0}
     found = {"invalid_value"}  # the default of `invalid`
-    for path in (ROOT / "stages" / "gateway").glob("*.py"):
+    for path in (ROOT / "stages" / "gateway").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
                 continue

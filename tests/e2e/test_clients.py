@@ -110,6 +110,11 @@ def talk(url: str, key: str) -> dict[str, str]:
     plain = client.completions.create(model="rtrl", prompt="def add(a, b):", max_tokens=8)
     ids["plain"] = plain.id
 
+    function: Any = {"type": "function", **TOOLS[0]["function"], "strict": None}
+    told = client.responses.create(model="rtrl", input=CALL, tools=[function], max_output_tokens=100)
+    ids["responses with tools"] = told.id
+    ids |= of_anthropic(url, key)
+
     with pytest.raises(openai.NotFoundError):
         client.chat.completions.create(model="gpt-9", messages=[{"role": "user", "content": "x"}])
     with pytest.raises(openai.BadRequestError) as refused:
@@ -118,6 +123,22 @@ def talk(url: str, key: str) -> dict[str, str]:
     with pytest.raises(openai.AuthenticationError):
         OpenAI(base_url=url, api_key="rtrl-wrong", max_retries=0).models.list()
     return ids
+
+
+def of_anthropic(url: str, key: str) -> dict[str, str]:
+    """Ids of a whole and a streamed answer by the `anthropic` package, their prompt as long as was counted."""
+    from anthropic import Anthropic
+
+    client = Anthropic(base_url=url.removesuffix("/v1"), api_key=key, max_retries=0, timeout=120)
+    function = TOOLS[0]["function"]
+    tool: Any = {"name": "read_file", "description": "Read a file", "input_schema": function["parameters"]}
+    asked: Any = {"model": "rtrl", "messages": [{"role": "user", "content": CALL}], "tools": [tool]}
+    counted = client.messages.count_tokens(**asked)
+    whole = client.messages.create(**asked, max_tokens=100)
+    with client.messages.stream(**asked, max_tokens=100) as coming:
+        streamed = coming.get_final_message()
+    assert {whole.usage.input_tokens, streamed.usage.input_tokens} == {counted.input_tokens}
+    return {"messages with tools": whole.id, "streamed messages with tools": streamed.id}
 
 
 def stream(client: OpenAI, messages: list[Any], **more: Any) -> tuple[str, str, list[Any]]:

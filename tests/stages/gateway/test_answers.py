@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from stages.gateway import stub_engine
+from stages.gateway.stub_answer import Answer
 from stages.gateway.stub_script import EOS, logprob, routed_experts
 from stages.records import Sampling, Span
 from tests.stages.gateway.rig import Rig, running
@@ -55,7 +55,7 @@ async def test_routed_experts_of_a_streams_last_piece_are_recorded(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """vLLM 0.32 sends none in streams; an engine that does is understood."""
-    plain = stub_engine._Answer._events
+    plain = Answer._events
 
     def events(self: Any) -> Any:
         told = list(plain(self))
@@ -64,7 +64,7 @@ async def test_routed_experts_of_a_streams_last_piece_are_recorded(
         return iter(told)
 
     assert (await rig.chat("stub:tokens=4", stream=True)).status_code == 200
-    monkeypatch.setattr(stub_engine._Answer, "_events", events)
+    monkeypatch.setattr(Answer, "_events", events)
     assert (await rig.chat("stub:tokens=4", stream=True)).status_code == 200
     found = [rig.payload(generation.id)[1] for generation in rig.generations()]
     assert [each.experts is None for each in found] == [True, False]

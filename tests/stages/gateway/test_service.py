@@ -254,7 +254,7 @@ async def test_nothing_of_a_request_is_logged(
     await rig.chat("PRIVATE-TEXT", metadata={"rtrl_user": "PRIVATE-USER"})
     await rig.http.post("/v1/chat/completions", content=b'{"PRIVATE-TEXT')
     with monkeypatch.context() as patch:
-        patch.setattr("stages.gateway.app.attribute", broken)
+        patch.setattr("stages.gateway.generator.attribute", broken)
         assert error(await rig.chat("PRIVATE-TEXT")) == (500, "internal_error")
     ours = [r for r in caplog.records if r.name.startswith(("rtrl", "uvicorn"))]
     for formatter in (JsonLines(), Text()):

@@ -1,0 +1,240 @@
+"""Anthropic's Messages API, `POST /v1/messages`: the request. The answer is in `messages_answer.py`.
+
+Source: docs.anthropic.com/en/api/messages; what Claude Code 2.1.332 sends was read off its requests. What of
+that API lies with its maker's own servers has no effect here (`docs/http.md` lists it).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+import orjson
+
+from stages.gateway.dialects.form import Form, read_as, text_in
+from stages.gateway.dialects.messages_answer import MessagesForm
+from stages.gateway.dialects.talk import Part, Talk, call_of, image_part, text_part, tool_of
+from stages.gateway.errors import invalid
+
+_BILLING = "x-anthropic-billing-header:"  # signs each request for its maker: nothing to a model
+_SAME = ("stream", "temperature", "top_p", "top_k")
+_WHOSE = ("model", "metadata", "user")
+_CALLABLE = (None, "custom")  # types of tools that are the client's; others run at the maker's
+# of an answer that an own server gave with tools of its own, or thought: not what this model is to read
+_NOT_TOLD = ("thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use")
+
+_Blocks = list[dict[str, Any]]
+_Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+
+
+class _Message(msgspec.Struct):
+    role: Literal["user", "assistant", "system"]
+    content: str | _Blocks
+
+
+class _Tool(msgspec.Struct):
+    name: str
+    input_schema: dict[str, Any]
+    description: str | None = None
+    defer_loading: bool | None = None
+
+
+class _Request(msgspec.Struct):
+    messages: Annotated[list[_Message], msgspec.Meta(min_length=1)]
+    system: str | _Blocks = ""
+    stop_sequences: list[Annotated[str, msgspec.Meta(min_length=1)]] | None = None
+    tools: _Blocks = []
+    tool_choice: dict[str, Any] | None = None
+    output_config: dict[str, Any] | None = None
+    output_format: dict[str, Any] | None = None
+
+
+class _WithLimit(msgspec.Struct):
+    max_tokens: _Count
+
+
+def read(body: dict[str, Any]) -> tuple[dict[str, Any], Form]:
+    """The request as `/v1/chat/completions` has it, and the form of its answer. Raises ApiError 400."""
+    chat = conversation(body)
+    chat["max_tokens"] = read_as(body, _WithLimit).max_tokens
+    chat |= {name: body[name] for name in _SAME if name in body}
+    if body.get("stream") is True:
+        chat |= {"stream_options": {"include_usage": True}, "return_token_ids": True}
+    return chat, MessagesForm()
+
+
+def conversation(body: dict[str, Any]) -> dict[str, Any]:
+    """What of a request the prompt is made of, and what bounds the answer but for its length."""
+    request = read_as(body, _Request)
+    talk = Talk()
+    system = request.system if isinstance(request.system, str) else _instructions(request.system, "system")
+    talk.system("" if system.startswith(_BILLING) else system)
+    for index, message in enumerate(request.messages):
+        _add(talk, message, f"messages[{index}].content")
+    said = talk.messages()
+    if said and said[-1]["role"] == "assistant":
+        why = "the last message must not be the assistant's: its answer is not gone on with"
+        raise invalid(why, param="messages", code="unsupported_parameter")
+    chat: dict[str, Any] = {"messages": said, "tools": _tools(request)}
+    chat |= {name: body[name] for name in _WHOSE if name in body}
+    if request.stop_sequences:
+        chat["stop"] = request.stop_sequences
+    if request.tool_choice is not None:
+        chat["tool_choice"] = _choice(request.tool_choice)
+    if form := request.output_format or (request.output_config or {}).get("format"):
+        chat["response_format"] = _bound(form)
+    return chat
+
+
+def _instructions(blocks: _Blocks, where: str) -> str:
+    texts = [text_in(one, f"{where}[{n}]") for n, one in enumerate(blocks) if one.get("type") == "text"]
+    return "\n\n".join(text for text in texts if not text.startswith(_BILLING))
+
+
+def _add(talk: Talk, message: _Message, where: str) -> None:
+    plain = [{"type": "text", "text": message.content}]
+    blocks = plain if isinstance(message.content, str) else message.content
+    if message.role == "system":
+        talk.system(_instructions(blocks, where))
+    elif message.role == "assistant":
+        _answer(talk, blocks, where)
+    else:
+        _spoken(talk, blocks, where)
+
+
+def _answer(talk: Talk, blocks: _Blocks, where: str) -> None:
+    texts: list[str] = []
+    calls: list[dict[str, Any]] = []
+    for n, block in enumerate(blocks):
+        kind, here = block.get("type"), f"{where}[{n}]"
+        if kind == "text":
+            texts.append(text_in(block, here))
+        elif kind == "tool_use":
+            arguments = block.get("input")
+            if not isinstance(arguments, dict):
+                raise invalid("the input of a tool must be an object", param=f"{here}.input")
+            id, name = _string(block, "id", here), _string(block, "name", here)
+            calls.append(call_of(id, name, orjson.dumps(arguments).decode()))
+        elif kind not in _NOT_TOLD and not str(kind).endswith("_tool_result"):
+            raise _unknown(here)
+    talk.answered("".join(texts), calls)
+
+
+def _spoken(talk: Talk, blocks: _Blocks, where: str) -> None:
+    """What calls gave comes first: it answers the calls of the message before."""
+    parts: list[Part] = []
+    results = 0
+    for n, block in enumerate(blocks):
+        here = f"{where}[{n}]"
+        if block.get("type") == "tool_result":
+            results += 1
+            given = block.get("content")
+            given = [{"type": "text", "text": given}] if isinstance(given, str) else given or []
+            if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+                raise invalid("content must be a string or a list of blocks", param=f"{here}.content")
+            told = [_part(one, f"{here}.content[{k}]") for k, one in enumerate(given)]
+            texts = [part for part in told if part]
+            talk.result(_string(block, "tool_use_id", here), _joined(texts))
+        else:
+            part = _part(block, here)
+            parts += [part] if part else []
+    if parts or not results:
+        talk.user(parts)
+
+
+def _joined(parts: list[Part]) -> list[Part]:
+    """Texts alone are one text: many templates know no parts of what a tool gave."""
+    if all(part["type"] == "text" for part in parts):
+        return [text_part("\n".join(part["text"] for part in parts))]
+    return parts
+
+
+def _part(block: dict[str, Any], where: str) -> Part | None:
+    """A block of the user's or of a tool's; None for one that tells the model nothing."""
+    kind, source = block.get("type"), block.get("source")
+    if kind == "text":
+        return text_part(text_in(block, where))
+    if kind == "tool_reference":
+        return None
+    if kind == "image" and isinstance(source, dict):
+        if source.get("type") == "url":
+            return image_part(_string(source, "url", f"{where}.source"))
+        if source.get("type") == "base64":
+            media, data = (_string(source, name, f"{where}.source") for name in ("media_type", "data"))
+            return image_part(f"data:{media};base64,{data}")
+    if kind == "document" and isinstance(source, dict) and source.get("type") == "text":
+        return text_part(_string(source, "data", f"{where}.source"))
+    raise _unknown(where)
+
+
+def _tools(request: _Request) -> list[dict[str, Any]]:
+    """The client's tools; one that is to be loaded later as soon as the conversation has named it."""
+    tools = {}
+    for index, tool in enumerate(request.tools):
+        if tool.get("type") in _CALLABLE:
+            read = _declared(tool, f"tools[{index}]")
+            tools[read.name] = read
+    for index, message in enumerate(request.messages):
+        for block in message.content if isinstance(message.content, list) else ():
+            _change(tools, block, f"messages[{index}]")
+    return [
+        tool_of(tool.name, tool.description or "", tool.input_schema)
+        for tool in tools.values()
+        if not tool.defer_loading
+    ]
+
+
+def _declared(tool: Any, where: str) -> _Tool:
+    try:
+        return msgspec.convert(tool, _Tool)
+    except msgspec.ValidationError as error:
+        raise invalid(f"no tool: {str(error).partition(' - at ')[0]}", param=where) from None
+
+
+def _change(tools: dict[str, _Tool], block: dict[str, Any], where: str) -> None:
+    """What a block of the conversation changes about the tools: their results, and words of the system's."""
+    kind, content, tool = block.get("type"), block.get("content"), block.get("tool")
+    if kind == "tool_result" and isinstance(content, list):
+        for one in content:
+            if isinstance(one, dict) and one.get("type") == "tool_reference":
+                _load(tools, one.get("tool_name"))
+    elif kind == "tool_addition" and isinstance(tool, dict):
+        if tool.get("type") == "tool_definition":
+            added = _declared(tool.get("definition"), where)
+            added.defer_loading = None
+            tools[added.name] = added
+        else:
+            _load(tools, tool.get("name"))
+    elif kind == "tool_removal" and isinstance(tool, dict) and isinstance(tool.get("name"), str):
+        tools.pop(tool["name"], None)
+
+
+def _load(tools: dict[str, _Tool], name: Any) -> None:
+    if isinstance(name, str) and name in tools:
+        tools[name].defer_loading = None
+
+
+def _choice(choice: dict[str, Any]) -> str:
+    kind = choice.get("type")
+    if kind not in ("auto", "none"):
+        message = 'the type of tool_choice must be "auto" or "none"'
+        raise invalid(message, param="tool_choice", code="unsupported_parameter")
+    return str(kind)
+
+
+def _bound(form: Any) -> dict[str, Any]:
+    """The answer is to fit a schema, as chat has it."""
+    if not isinstance(form, dict) or form.get("type") != "json_schema":
+        raise invalid("the only format is json_schema", param="output_config.format")
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": form.get("schema")}}
+
+
+def _string(block: dict[str, Any], name: str, where: str) -> str:
+    value = block.get(name)
+    if not isinstance(value, str):
+        raise invalid(f"{name} must be a string", param=f"{where}.{name}")
+    return value
+
+
+def _unknown(where: str) -> Exception:
+    return invalid("content of this type is not supported", param=where, code="unsupported_parameter")

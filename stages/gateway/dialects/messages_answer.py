@@ -1,0 +1,143 @@
+"""Anthropic's Messages API: the answer, whole and streamed, and its errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from stages.gateway.dialects.form import named
+from stages.gateway.errors import ApiError
+
+_STOPS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+}
+_TOO_LONG = "prompt is too long: "  # by these words clients know that they have to sum up
+
+
+class MessagesForm:
+    """One answer."""
+
+    tells_stop = True
+
+    def __init__(self) -> None:
+        self._blocks = 0  # begun
+        self._open = ""  # the type of the last one, while it may go on
+        self._begun = False
+        self._stop: dict[str, Any] = {}
+        self._usage = _usage(None)
+
+    def whole(self, body: dict[str, Any]) -> dict[str, Any]:
+        """See `Form`."""
+        choice = body["choices"][0]
+        message = choice["message"]
+        content: list[dict[str, Any]] = []
+        if message["content"]:
+            content.append({"type": "text", "text": message["content"]})
+        content += [
+            {**_call(call), "input": _object(call["function"]["arguments"])}
+            for call in message.get("tool_calls") or ()
+        ]
+        return {**_message(body), "content": content, **_stop(choice), "usage": _usage(body.get("usage"))}
+
+    def piece(self, chunk: dict[str, Any]) -> bytes:
+        """See `Form`."""
+        events: list[dict[str, Any]] = []
+        if not self._begun:
+            self._begun = True
+            usage = {"input_tokens": len(chunk.get("prompt_token_ids") or ()), "output_tokens": 0}
+            stop = {"stop_reason": None, "stop_sequence": None}
+            message = {**_message(chunk), "content": [], **stop, "usage": usage}
+            events.append({"type": "message_start", "message": message})
+        for choice in chunk["choices"]:
+            delta = choice["delta"]
+            if delta.get("content"):
+                events += self._text(delta["content"])
+            for call in delta.get("tool_calls") or ():
+                events += self._tool(call)
+            if choice["finish_reason"]:
+                self._stop = _stop(choice)
+        if chunk.get("usage"):
+            self._usage = _usage(chunk["usage"])
+        return b"".join(map(named, events))
+
+    def end(self) -> bytes:
+        """See `Form`."""
+        ended = {"type": "message_delta", "delta": self._stop, "usage": self._usage}
+        return b"".join(map(named, [*self._close(), ended, {"type": "message_stop"}]))
+
+    def broken(self, error: ApiError, request_id: str) -> bytes:
+        """See `Form`."""
+        return named(error_body(error, request_id))
+
+    def _text(self, text: str) -> list[dict[str, Any]]:
+        events = [] if self._open == "text" else self._start({"type": "text", "text": ""})
+        return [*events, self._delta({"type": "text_delta", "text": text})]
+
+    def _tool(self, call: dict[str, Any]) -> list[dict[str, Any]]:
+        arguments = orjson.dumps(_object(call["function"]["arguments"])).decode()
+        delta = {"type": "input_json_delta", "partial_json": arguments}
+        return [*self._start({**_call(call), "input": {}}), self._delta(delta), *self._close()]
+
+    def _start(self, block: dict[str, Any]) -> list[dict[str, Any]]:
+        closed = self._close()
+        self._blocks, self._open = self._blocks + 1, block["type"]
+        return [*closed, {"type": "content_block_start", "index": self._blocks - 1, "content_block": block}]
+
+    def _delta(self, delta: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "content_block_delta", "index": self._blocks - 1, "delta": delta}
+
+    def _close(self) -> list[dict[str, Any]]:
+        if not self._open:
+            return []
+        self._open = ""
+        return [{"type": "content_block_stop", "index": self._blocks - 1}]
+
+
+def error_body(error: ApiError, request_id: str) -> dict[str, Any]:
+    """An error as this API tells it, with the `code` and `param` that all of ours have."""
+    long = error.code == "context_length_exceeded"
+    told = {
+        "type": _TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "api_error"),
+        "message": f"{_TOO_LONG}{error.message}" if long else error.message,
+        "code": error.code,
+        "param": error.param,
+    }
+    return {"type": "error", "error": told, "request_id": request_id}
+
+
+def _message(body: dict[str, Any]) -> dict[str, Any]:
+    return {"id": body["id"], "type": "message", "role": "assistant", "model": body["model"]}
+
+
+def _stop(choice: dict[str, Any]) -> dict[str, Any]:
+    """Why it ended. A stop string only where there is one: engines tell of tokens by number, too."""
+    reason, stopped = choice["finish_reason"], choice.get("stop_reason")
+    if reason == "stop" and isinstance(stopped, str):
+        return {"stop_reason": "stop_sequence", "stop_sequence": stopped}
+    return {"stop_reason": _STOPS.get(reason, "end_turn"), "stop_sequence": None}
+
+
+def _usage(usage: dict[str, Any] | None) -> dict[str, int]:
+    told = usage or {}
+    return {"input_tokens": told.get("prompt_tokens", 0), "output_tokens": told.get("completion_tokens", 0)}
+
+
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call["id"], "name": call["function"]["name"]}
+
+
+def _object(arguments: str) -> dict[str, Any]:
+    """A call's arguments; an object is all that this API can tell, so that others are told as none."""
+    try:
+        value = orjson.loads(arguments)
+    except orjson.JSONDecodeError:  # beyond 64 bits, NaN, or nested too deeply
+        return {}
+    return value if isinstance(value, dict) else {}

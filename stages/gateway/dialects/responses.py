@@ -1,0 +1,197 @@
+"""OpenAI's Responses API, `POST /v1/responses`: the request. The answer is in `responses_answer.py`.
+
+Source: platform.openai.com/docs/api-reference/responses; what Codex 0.163 sends was read off its requests.
+Nothing is kept for a later request: each brings its conversation along.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+import orjson
+
+from stages.gateway.dialects.form import Form, read_as, text_in
+from stages.gateway.dialects.responses_answer import Named, ResponsesForm
+from stages.gateway.dialects.talk import Part, Talk, call_of, image_part, text_part, tool_of
+from stages.gateway.errors import invalid
+
+_SAME = ("model", "stream", "temperature", "top_p", "metadata", "user")
+_KEPT = ("previous_response_id", "conversation", "prompt")  # what a server would have to have kept
+_EFFORTS = ("low", "medium", "high")  # that chat has, too
+# thoughts, and what an own server did with tools of its own
+_NOT_TOLD = ("reasoning", "web_search_call", "file_search_call", "code_interpreter_call", "mcp_call")
+_FREE = {
+    "type": "object",
+    "properties": {"input": {"type": "string"}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
+
+_Objects = list[dict[str, Any]]
+
+
+class _Request(msgspec.Struct):
+    input: str | _Objects
+    instructions: str = ""
+    tools: _Objects = []
+    tool_choice: str | dict[str, Any] = "auto"
+    max_output_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
+    text: dict[str, Any] = {}
+    reasoning: dict[str, Any] = {}
+    background: bool = False
+
+
+def read(body: dict[str, Any]) -> tuple[dict[str, Any], Form]:
+    """The request as `/v1/chat/completions` has it, and the form of its answer. Raises ApiError 400."""
+    for name in _KEPT:
+        if body.get(name) is not None:
+            message = f"{name} is not supported: nothing is kept, send the whole input"
+            raise invalid(message, param=name, code="unsupported_parameter")
+    request = read_as(body, _Request)
+    if request.background:
+        message = "background is not supported: wait for the answer"
+        raise invalid(message, param="background", code="unsupported_parameter")
+    names = Named()
+    chat: dict[str, Any] = {"tools": _tools(request.tools, names), "messages": _messages(request, names)}
+    chat |= {name: body[name] for name in _SAME if name in body}
+    chat["tool_choice"] = _choice(request.tool_choice)
+    if request.max_output_tokens is not None:
+        chat["max_tokens"] = request.max_output_tokens
+    if (form := _bound(request.text.get("format"))) is not None:
+        chat["response_format"] = form
+    if request.reasoning.get("effort") in _EFFORTS:
+        chat["reasoning_effort"] = request.reasoning["effort"]
+    if body.get("stream") is True:
+        chat["stream_options"] = {"include_usage": True}
+    return chat, ResponsesForm(names)
+
+
+def _messages(request: _Request, names: Named) -> list[dict[str, Any]]:
+    talk = Talk()
+    talk.system(request.instructions)
+    if isinstance(request.input, str):
+        talk.user([text_part(request.input)])
+        return talk.messages()
+    for index, item in enumerate(request.input):
+        _add(talk, item, names, f"input[{index}]")
+    messages = talk.messages()
+    if not messages:
+        raise invalid("input must have at least one message", param="input")
+    return messages
+
+
+def _add(talk: Talk, item: dict[str, Any], names: Named, where: str) -> None:
+    kind = item.get("type", "message")
+    if kind == "message":
+        _say(talk, item, where)
+    elif kind == "function_call":
+        name = names.join(item.get("namespace"), _string(item, "name", where))
+        arguments = _string(item, "arguments", where)
+        talk.answered("", [call_of(_string(item, "call_id", where), name, arguments)])
+    elif kind == "custom_tool_call":
+        arguments = orjson.dumps({"input": _string(item, "input", where)}).decode()
+        name = _string(item, "name", where)
+        talk.answered("", [call_of(_string(item, "call_id", where), name, arguments)])
+    elif kind in ("function_call_output", "custom_tool_call_output"):
+        talk.result(_string(item, "call_id", where), _joined(_parts(item.get("output"), f"{where}.output")))
+    elif kind not in _NOT_TOLD:
+        raise invalid("items of this type are not supported", param=where, code="unsupported_parameter")
+
+
+def _say(talk: Talk, item: dict[str, Any], where: str) -> None:
+    role, parts = item.get("role"), _parts(item.get("content"), f"{where}.content")
+    text = [part["text"] for part in parts if part["type"] == "text"]
+    if role in ("system", "developer"):
+        talk.system("\n\n".join(text))
+    elif role == "assistant":
+        talk.answered("".join(text))
+    elif role == "user":
+        talk.user(parts)
+    else:
+        raise invalid("role must be user, assistant, system or developer", param=f"{where}.role")
+
+
+def _parts(content: Any, where: str) -> list[Part]:
+    if isinstance(content, str):
+        return [text_part(content)]
+    if not isinstance(content, list):
+        raise invalid("it must be a string or a list of parts", param=where)
+    return [_part(one, f"{where}[{n}]") for n, one in enumerate(content)]
+
+
+def _part(part: Any, where: str) -> Part:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind in ("input_text", "output_text", "text"):
+        return text_part(text_in(part, where))
+    if kind == "refusal":
+        return text_part(_string(part, "refusal", where))
+    if kind == "input_image" and part.get("image_url") is not None:
+        return image_part(_string(part, "image_url", where))
+    raise invalid("content of this type is not supported", param=where, code="unsupported_parameter")
+
+
+def _joined(parts: list[Part]) -> list[Part]:
+    """Texts alone are one text: many templates know no parts of what a tool gave."""
+    if all(part["type"] == "text" for part in parts):
+        return [text_part("\n".join(part["text"] for part in parts))]
+    return parts
+
+
+def _tools(tools: _Objects, names: Named) -> list[dict[str, Any]]:
+    """The client's tools. Those that run at the API's maker (`web_search` and others) are left out."""
+    declared: list[dict[str, Any]] = []
+    for index, tool in enumerate(tools):
+        where = f"tools[{index}]"
+        inner = tool.get("tools")
+        if tool.get("type") == "namespace" and isinstance(inner, list):
+            space = _string(tool, "name", where)
+            declared += (_function(one, where, names, space) for one in inner if _is_function(one))
+        elif _is_function(tool):
+            declared.append(_function(tool, where, names, None))
+        elif tool.get("type") == "custom":
+            name, form = _string(tool, "name", where), tool.get("format")
+            definition = form.get("definition") if isinstance(form, dict) else None
+            described = [text for text in (tool.get("description"), definition) if isinstance(text, str)]
+            names.free.add(name)
+            declared.append(tool_of(name, "\n\n".join(described), _FREE))
+    return declared
+
+
+def _is_function(tool: Any) -> bool:
+    return isinstance(tool, dict) and tool.get("type") == "function"
+
+
+def _function(tool: dict[str, Any], where: str, names: Named, space: str | None) -> dict[str, Any]:
+    name = names.join(space, _string(tool, "name", where))
+    parameters, description = tool.get("parameters"), tool.get("description")
+    if parameters is not None and not isinstance(parameters, dict):
+        raise invalid("parameters must be an object", param=f"{where}.parameters")
+    said = description if isinstance(description, str) else ""
+    return tool_of(name, said, parameters or {"type": "object", "properties": {}})
+
+
+def _choice(choice: Any) -> str:
+    if choice not in ("auto", "none"):
+        message = 'tool_choice must be "auto" or "none"'
+        raise invalid(message, param="tool_choice", code="unsupported_parameter")
+    return str(choice)
+
+
+def _bound(form: Any) -> dict[str, Any] | None:
+    """What the answer is to fit, as chat has it."""
+    if form is None or not isinstance(form, dict):
+        return None
+    if form.get("type") == "json_schema":
+        return {
+            "type": "json_schema",
+            "json_schema": {name: form[name] for name in ("name", "schema", "strict") if name in form},
+        }
+    return None if form.get("type") == "text" else form
+
+
+def _string(value: dict[str, Any], name: str, where: str) -> str:
+    found = value.get(name)
+    if not isinstance(found, str):
+        raise invalid(f"{name} must be a string", param=f"{where}.{name}")
+    return found

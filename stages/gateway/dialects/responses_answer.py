@@ -1,0 +1,220 @@
+"""OpenAI's Responses API: the answer, whole and streamed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from stages.gateway.dialects.form import named
+from stages.gateway.errors import ApiError
+
+Item = dict[str, Any]
+Event = dict[str, Any]
+
+
+class Named:
+    """What the model's names of tools stand for.
+
+    Attributes:
+        free: tools that take one text instead of JSON.
+    """
+
+    def __init__(self) -> None:
+        self.free: set[str] = set()
+        self._spaces: dict[str, tuple[str, str]] = {}
+
+    def join(self, space: Any, name: str) -> str:
+        """The name that a model calls a tool of a namespace by; without one its own."""
+        if not isinstance(space, str) or not space:
+            return name
+        joined = f"{space}{name}" if space.endswith("__") else f"{space}__{name}"
+        self._spaces[joined] = space, name
+        return joined
+
+    def item(self, call: dict[str, Any]) -> Item:
+        """A call as this API tells it, but for its id."""
+        name, arguments = call["function"]["name"], call["function"]["arguments"]
+        if name in self.free:
+            return {
+                "type": "custom_tool_call",
+                "call_id": call["id"],
+                "name": name,
+                "input": _free(arguments),
+                "status": "completed",
+            }
+        space, own = self._spaces.get(name, ("", name))
+        return {
+            "type": "function_call",
+            "call_id": call["id"],
+            "name": own,
+            "arguments": arguments,
+            "status": "completed",
+            **({"namespace": space} if space else {}),
+        }
+
+
+class ResponsesForm:
+    """One answer."""
+
+    tells_stop = False
+
+    def __init__(self, names: Named) -> None:
+        self._names = names
+        self._output: list[Item] = []
+        self._text: list[str] = []  # of the message that is open
+        self._open = False
+        self._sent = 0  # events
+        self._head: dict[str, Any] = {}
+        self._finish = "stop"
+        self._usage: dict[str, Any] | None = None
+
+    def whole(self, body: dict[str, Any]) -> dict[str, Any]:
+        """See `Form`."""
+        choice = body["choices"][0]
+        message = choice["message"]
+        if message["content"]:
+            self._output.append(_message(self._id("msg", body), message["content"]))
+        for call in message.get("tool_calls") or ():
+            self._output.append({"id": self._id("fc", body), **self._names.item(call)})
+        self._head, self._finish, self._usage = _head(body), choice["finish_reason"], body.get("usage")
+        return self._response()
+
+    def piece(self, chunk: dict[str, Any]) -> bytes:
+        """See `Form`."""
+        events: list[Event] = []
+        if not self._head:
+            self._head = _head(chunk)
+            begun = {**self._head, **_state("in_progress"), "output": [], "usage": None}
+            events += [{"type": f"response.{name}", "response": begun} for name in ("created", "in_progress")]
+        for choice in chunk["choices"]:
+            delta = choice["delta"]
+            if delta.get("content"):
+                events += self._more(delta["content"])
+            for call in delta.get("tool_calls") or ():
+                events += self._called(call)
+            self._finish = choice["finish_reason"] or self._finish
+        self._usage = chunk.get("usage") or self._usage
+        return self._told(events)
+
+    def end(self) -> bytes:
+        """See `Form`."""
+        closed, response = self._close(), self._response()
+        return self._told([*closed, {"type": f"response.{response['status']}", "response": response}])
+
+    def broken(self, error: ApiError, request_id: str) -> bytes:
+        """See `Form`."""
+        failed = {**self._head, **_state("failed"), "output": self._output, "usage": None}
+        failed["error"] = {"code": error.code, "message": error.message}
+        return self._told([{"type": "response.failed", "response": failed, "request_id": request_id}])
+
+    def _more(self, text: str) -> list[Event]:
+        events: list[Event] = []
+        if not self._open:
+            self._open, self._text = True, []
+            item = {**_message(self._id("msg", self._head), ""), "status": "in_progress", "content": []}
+            part = {**self._place(item), "content_index": 0, "part": _part("")}
+            events = [self._added(item), {"type": "response.content_part.added", **part}]
+            self._output.append(item)
+        self._text.append(text)
+        place = {**self._place(self._output[-1], behind=1), "content_index": 0}
+        return [*events, {"type": "response.output_text.delta", **place, "delta": text, "logprobs": []}]
+
+    def _close(self) -> list[Event]:
+        """The end of a message that is open."""
+        if not self._open:
+            return []
+        self._open = False
+        text = "".join(self._text)
+        item = self._output[-1] = _message(self._output[-1]["id"], text)
+        place = {**self._place(item, behind=1), "content_index": 0}
+        return [
+            {"type": "response.output_text.done", **place, "text": text, "logprobs": []},
+            {"type": "response.content_part.done", **place, "part": _part(text)},
+            self._done(item),
+        ]
+
+    def _called(self, call: dict[str, Any]) -> list[Event]:
+        events = self._close()
+        item = {"id": self._id("fc", self._head), **self._names.item(call)}
+        kind, name = "function_call_arguments", "arguments"
+        if item["type"] == "custom_tool_call":
+            kind = "custom_tool_call_input"
+            name = "input"
+        place = self._place(item)
+        events.append(self._added({**item, name: "", "status": "in_progress"}))
+        events.append({"type": f"response.{kind}.delta", **place, "delta": item[name]})
+        events.append({"type": f"response.{kind}.done", **place, name: item[name], "name": item["name"]})
+        self._output.append(item)
+        return [*events, self._done(item)]
+
+    def _added(self, item: Item) -> Event:
+        return {"type": "response.output_item.added", "output_index": len(self._output), "item": item}
+
+    def _done(self, item: Item) -> Event:
+        return {"type": "response.output_item.done", "output_index": len(self._output) - 1, "item": item}
+
+    def _place(self, item: Item, *, behind: int = 0) -> dict[str, Any]:
+        return {"item_id": item["id"], "output_index": len(self._output) - behind}
+
+    def _id(self, kind: str, body: dict[str, Any]) -> str:
+        return f"{kind}_{body['id'].removeprefix('gen_')}_{len(self._output)}"
+
+    def _response(self) -> dict[str, Any]:
+        whole = self._finish != "length"
+        state = _state("completed") if whole else _state("incomplete", "max_output_tokens")
+        return {**self._head, **state, "output": self._output, "usage": _usage(self._usage)}
+
+    def _told(self, events: list[Event]) -> bytes:
+        numbered = [{**event, "sequence_number": self._sent + n} for n, event in enumerate(events)]
+        self._sent += len(events)
+        return b"".join(map(named, numbered))
+
+
+def _head(body: dict[str, Any]) -> dict[str, Any]:
+    """What of a response is known when it begins. What the request said is not said back."""
+    return {
+        "id": body["id"],
+        "object": "response",
+        "created_at": body["created"],
+        "model": body["model"],
+        "metadata": {},
+        "parallel_tool_calls": True,
+        "store": False,
+        "tool_choice": "auto",
+        "tools": [],
+    }
+
+
+def _state(status: str, why: str = "") -> dict[str, Any]:
+    return {"status": status, "error": None, "incomplete_details": {"reason": why} if why else None}
+
+
+def _message(id: str, text: str) -> Item:
+    message = {"id": id, "type": "message", "status": "completed", "role": "assistant"}
+    return {**message, "content": [_part(text)]}
+
+
+def _part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _usage(usage: dict[str, Any] | None) -> dict[str, Any]:
+    told = usage or {}
+    return {
+        "input_tokens": told.get("prompt_tokens", 0),
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": told.get("completion_tokens", 0),
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": told.get("total_tokens", 0),
+    }
+
+
+def _free(arguments: str) -> str:
+    """The text in the arguments of a call of a tool that takes one; as they stand where there is none."""
+    try:
+        value = orjson.loads(arguments)
+    except orjson.JSONDecodeError:
+        return arguments
+    text = value.get("input") if isinstance(value, dict) else None
+    return text if isinstance(text, str) else arguments
