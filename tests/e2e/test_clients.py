@@ -126,7 +126,7 @@ def talk(url: str, key: str) -> dict[str, str]:
 
 
 def of_anthropic(url: str, key: str) -> dict[str, str]:
-    """Ids of a whole and a streamed answer by the `anthropic` package, their prompt as long as was counted."""
+    """Ids of a whole and a streamed answer by `anthropic`; their prompt is as long as was counted."""
     from anthropic import Anthropic
 
     client = Anthropic(base_url=url.removesuffix("/v1"), api_key=key, max_retries=0, timeout=120)
