@@ -6,7 +6,7 @@ Whatever serves the model, an answer is an OpenAI assistant message whose calls 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,9 +49,10 @@ class ChatRequest:
         return body
 
 
-def assistant_message(text: str, turn: int = 0) -> Message:
+def assistant_message(text: str, turn: int = 0, tools: Sequence[hermes.Tool] = ()) -> Message:
     """The OpenAI message for what a model wrote, as the gateway makes it; for engines called in process."""
-    parsed = hermes.parse(text)
+    functions = [tool["function"] for tool in tools]
+    parsed = hermes.parse(text, {each["name"]: each.get("parameters") for each in functions})
     message: Message = {"role": "assistant", "content": parsed.content or None}
     if parsed.valid:
         message["tool_calls"] = [

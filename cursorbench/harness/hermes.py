@@ -1,12 +1,13 @@
-"""Tool calls in the Hermes form: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>` in plain text.
+"""Tool calls in plain text: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, the Hermes form, or
+Qwen3-Coder's, which has tags in such a block (`function_tags.py`).
 
 For the gateway (which parses what the engine wrote, so that exact tokens and streaming agree) and
 for the harness. Not a repairer: what does not parse is reported as unparsable and stays text, so
 that a broken call costs the model what it costs the user. Pure functions; nothing here raises on
 any model output.
 
-The form is the one vLLM's `hermes` tool parser reads, unclosed last call included; the differences
-are that one broken call does not void the others, and that a string argument may hold `</tool_call>`.
+The forms are those that vLLM's tool parsers `hermes` and `qwen3_coder` read, unclosed last call included; the
+differences are that one broken call does not void the others, and that a value may hold `</tool_call>`.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ from typing import Any, Literal
 import msgspec
 
 from cursorbench.errors import UsageError
+from cursorbench.harness import function_tags
 from cursorbench.harness.tool_schema import SET_STEPS, Allowance, BadSchemaError, ToolSchema
 
 OPEN = "<tool_call>"
 CLOSE = "</tool_call>"
 
 CallError = Literal["", "unparsable", "unknown_tool", "schema"]
+Schemas = Mapping[str, object]
 Tool = Mapping[str, Any]  # as in the OpenAI API: {"type": "function", "function": {...}}
 
+_NONE: Schemas = {}
 _DECODER = json.JSONDecoder()
 _BLANK = re.compile(r"[ \t\r\n]*")
 _CLOSING = re.compile(rf"[ \t\r\n]*{re.escape(CLOSE)}")
@@ -44,7 +48,8 @@ class RawCall:
 
     Attributes:
         name: the tool's name; "" when the block did not parse.
-        arguments: exact JSON text of the arguments; the whole block, tags included, when it did not parse.
+        arguments: JSON text of the arguments, exact or made of the tags' values; the whole block, tags
+            included, when it did not parse.
         error: "unparsable" or ""; `check` tells the other errors.
         start: offset of the block's first character in the answer.
         end: offset after the block's last character.
@@ -75,9 +80,15 @@ class Parsed:
         return tuple(call for call in self.calls if not call.error)
 
 
-def _decode(text: str, start: int) -> tuple[_Call, int] | None:
-    """The call whose JSON object begins at `start`, and where that object ends; None if there is none."""
+def _decode(text: str, start: int, parameters: Schemas) -> tuple[str, str, int] | None:
+    """Name and arguments of the call that begins at `start`, and where it ends; None if there is none."""
     begin = _BLANK.match(text, start).end()  # type: ignore[union-attr]  # matches the empty string
+    if text.startswith(function_tags.OPENING, begin):
+        found = function_tags.read(text, begin)
+        if not isinstance(found, function_tags.Function):
+            return None
+        typed = function_tags.arguments(found.values, parameters.get(found.name))
+        return found.name, typed, found.end
     if not text.startswith("{", begin):
         return None
     try:
@@ -85,7 +96,7 @@ def _decode(text: str, start: int) -> tuple[_Call, int] | None:
         call = msgspec.json.decode(text[begin:end], type=_Call)
     except (ValueError, RecursionError, msgspec.MsgspecError):
         return None
-    return call, end
+    return call.name, bytes(call.arguments).decode(), end
 
 
 def _unparsable_end(text: str, start: int) -> int:
@@ -97,30 +108,33 @@ def _unparsable_end(text: str, start: int) -> int:
     return opening if opening >= 0 else len(text)
 
 
-def _block(text: str, start: int) -> RawCall:
+def _block(text: str, start: int, parameters: Schemas) -> RawCall:
     """The block that opens at `start`."""
     body = start + len(OPEN)
-    decoded = _decode(text, body)
+    decoded = _decode(text, body, parameters)
     if decoded is not None:
-        call, end = decoded
+        name, arguments, end = decoded
         closing = _CLOSING.match(text, end)
         rest = _BLANK.match(text, end)
         at_end = rest is not None and rest.end() == len(text)
         if closing is not None or at_end:
             stop = closing.end() if closing is not None else len(text)
-            return RawCall(call.name, bytes(call.arguments).decode(), "", start, stop)
+            return RawCall(name, arguments, "", start, stop)
     end = _unparsable_end(text, body)
     return RawCall("", text[start:end], "unparsable", start, end)
 
 
-def parse(text: str) -> Parsed:
-    """Take an answer apart into content and calls. Never raises."""
+def parse(text: str, parameters: Schemas = _NONE) -> Parsed:
+    """Take an answer apart into content and calls. Never raises.
+
+    `parameters`, by the tools' names, say of what types values in tags are; others are text.
+    """
     calls: list[RawCall] = []
     content: list[str] = []
     at = 0
     while (start := text.find(OPEN, at)) >= 0:
         content.append(text[at:start])
-        call = _block(text, start)
+        call = _block(text, start, parameters)
         if call.error:
             content.append(text[call.start : call.end])
         calls.append(call)
@@ -136,19 +150,21 @@ def render(name: str, arguments: Mapping[str, Any] | str) -> str:
 
 
 class ToolSet:
-    """Tools with their schemas compiled once.
+    """Tools with their schemas compiled once. `parameters`: the schemas as they were given, by name.
 
     Raises UsageError when a tool or its schema is malformed, or all of them take too long to compile.
     """
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._schemas: dict[str, ToolSchema] = {}
+        self.parameters: dict[str, object] = {}
         allowance = Allowance(SET_STEPS)
         for index, tool in enumerate(tools):
             try:
                 function = tool["function"]
                 name = str(function["name"])
-                self._schemas[name] = ToolSchema(function.get("parameters") or {"type": "object"}, allowance)
+                parameters = self.parameters[name] = function.get("parameters") or {"type": "object"}
+                self._schemas[name] = ToolSchema(parameters, allowance)
             except (KeyError, TypeError, AttributeError, BadSchemaError) as error:
                 if index and allowance.left <= 0:
                     raise UsageError(

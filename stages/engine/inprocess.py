@@ -246,4 +246,4 @@ def _message(request: ChatRequest, answer: dict[str, Any]) -> dict[str, Any]:
     if "error" in answer:
         return {"role": "assistant", "content": None, **answer}
     turn = sum(1 for message in request.messages if message.get("role") == "assistant")
-    return {**assistant_message(answer["text"], turn), **answer}
+    return {**assistant_message(answer["text"], turn, request.tools), **answer}

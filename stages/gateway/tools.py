@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from cursorbench.harness import hermes
+from cursorbench.harness import function_tags, hermes
 from cursorbench.harness.tool_schema import Allowance
 from stages.records import ToolCall
 
@@ -62,7 +62,7 @@ def read_answer(text: str, tools: hermes.ToolSet | None) -> Answer:
     """A whole answer. Without tools the text is left as it is."""
     if tools is None or hermes.OPEN not in text:
         return Answer(content=text)
-    parsed = hermes.parse(text)
+    parsed = hermes.parse(text, tools.parameters)
     answer = Answer(content=parsed.content)
     for call in parsed.calls:
         answer.take(call, tools)
@@ -94,7 +94,7 @@ class ToolStream:
                 self._emit(out, len(self._held) - keep)
                 return out
             self._emit(out, start)
-            call = _decided(self._held)
+            call = _decided(self._held, self._tools)
             if call is None:
                 return out
             self._take(out, call)
@@ -104,11 +104,11 @@ class ToolStream:
         """The text is complete."""
         out: list[str | dict[str, Any]] = []
         while self._held and self._tools is not None:
-            parsed = hermes.parse(self._held)
+            parsed = hermes.parse(self._held, self._tools.parameters)
             if not parsed.calls:
                 break
             self._emit(out, parsed.calls[0].start)
-            self._take(out, hermes.parse(self._held).calls[0])
+            self._take(out, hermes.parse(self._held, self._tools.parameters).calls[0])
         self._emit(out, len(self._held))
         return out
 
@@ -136,27 +136,33 @@ def _partial(text: str) -> int:
     return 0
 
 
-def _decided(held: str) -> hermes.RawCall | None:
+def _decided(held: str, tools: hermes.ToolSet) -> hermes.RawCall | None:
     """The block at the start of `held` if no further text can change how it reads."""
     body = len(hermes.OPEN)
     if hermes.CLOSE not in held[body:] and hermes.OPEN not in held[body:]:
         return None
-    call = hermes.parse(held).calls[0]
+    call = hermes.parse(held, tools.parameters).calls[0]
     if call.error:
         return None if _may_continue(held, body) else call
     return call if held[: call.end].endswith(hermes.CLOSE) else None
 
 
 def _may_continue(held: str, body: int) -> bool:
-    """Whether the block at `body` is broken only because its JSON or its closing tag has not all come."""
+    """Whether the block at `body` is broken only because its JSON, or a tag of its, has not all come."""
     begin = len(held) - len(held[body:].lstrip(" \t\r\n"))
     if not held.startswith("{", begin):
-        return False
+        found = function_tags.read(held, begin)
+        return found if isinstance(found, bool) else _may_close(held[found.end :])
     try:
         _, end = _DECODER.raw_decode(held, begin)
     except json.JSONDecodeError as error:
         return error.msg.startswith("Unterminated string") or error.pos >= len(held) - _UNDECIDED
     except (ValueError, RecursionError):
         return False
-    rest = held[end:].lstrip(" \t\r\n")
+    return _may_close(held[end:])
+
+
+def _may_close(behind: str) -> bool:
+    """Whether the closing tag is all that `behind` may be the beginning of."""
+    rest = behind.lstrip(" \t\r\n")
     return rest != hermes.CLOSE and hermes.CLOSE.startswith(rest)

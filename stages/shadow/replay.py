@@ -115,9 +115,8 @@ def _ask(client: httpx.Client, wanted: Mapping[str, Any], calls: Callable[[str],
 
 def broken(text: str, *, tools: hermes.ToolSet | None) -> int:
     """Calls in an answer that do not parse or, where its tools are known, that no tool takes."""
-    return sum(
-        bool(call.error or (tools is not None and tools.check(call))) for call in hermes.parse(text).calls
-    )
+    calls = hermes.parse(text, tools.parameters if tools is not None else {}).calls
+    return sum(bool(call.error or (tools is not None and tools.check(call))) for call in calls)
 
 
 def body(request: Recorded, model: str, context: int) -> dict[str, Any]:

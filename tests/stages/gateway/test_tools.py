@@ -32,6 +32,7 @@ PIECES = st.sampled_from(
     [
         "<tool_call>", "</tool_call>", '{"name": "read_file", "arguments": {"path": "a.py"}}', "\n", " ", "{",
         '{"name": "x", "arguments": {}}', '{"name": "read_file", "arguments": {"path": "</tool_call>', '"}}',
+        "<function=read_file>", "<parameter=path>", "a.py</parameter>", "</function>", "<function=", "</para",
         "text", "<tool", "_call>", "</tool", '"', "\\", "\\u12", "}", "tru", '{"name": 1}', "[", "é",
     ]
 )  # fmt: skip
@@ -53,6 +54,8 @@ def streamed(text: str, cuts: list[int]) -> tuple[Answer, str, list[dict[str, An
 @example('<tool_call>{"name": "x", "arguments": {"a": "</tool_call>\\u12ab"}}</tool_call>', [59])
 @example('<tool_call>{"name": "x", "arguments": {"a": "</tool_call>"}}</tool_call>', [63])
 @example('<tool_call>{"name": "x", "arguments": {"a": "<tool_call>"}}\n</tool_call>', [59, 66])
+@example("<tool_call><function=x><parameter=a></tool_call></parameter></function></tool_call>", [47])
+@example("<tool_call><function=x></tool_call></function></tool_call>", [23, 34])
 def test_streamed_reads_as_whole(text: str, cuts: list[int]) -> None:
     whole = read_answer(text, TOOLS)
     answer, content, calls = streamed(text, cuts)
