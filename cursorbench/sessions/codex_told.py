@@ -17,6 +17,7 @@ from cursorbench.sessions.automatic import automatic_of
 from cursorbench.sessions.calls import Change, changes_of, changes_of_patch
 from cursorbench.sessions.items import Automatic, Feedback, Outcome
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
+from cursorbench.sessions.refusals import command_refused
 
 _LINES = """
     realtime_item record_type retained_context security_risk_score token_usage_record world_state
@@ -64,7 +65,7 @@ _EXIT = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d{1,10})\s*$",
 _FAILED = re.compile(
     r"(?:failed to parse function arguments|failed in sandbox|apply_patch verification failed"
     r"|execution error|exec_command failed|write_stdin failed|unsupported (?:custom tool )?call"
-    r"|command timed out|invalid patch|Script failed\n)",
+    r"|command timed out|invalid patch|approval policy is \w+; reject command|Script failed\n)",
     re.IGNORECASE,
 )
 
@@ -101,7 +102,7 @@ def ending(output: object) -> tuple[str, Outcome]:
     success, content = fields.get("success"), fields.get("content", fields.get("output", output))
     text = content if isinstance(content, str) else "\n".join(parts_of(content))
     start = text[:600].strip()
-    if len(text) < 200 and _REJECTED.fullmatch(start):
+    if command_refused(text) or (len(text) < 200 and _REJECTED.fullmatch(start)):
         return text, "rejected"
     if len(text) < 200 and _ABORTED.fullmatch(start):
         return text, "interrupted"

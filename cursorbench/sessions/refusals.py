@@ -23,6 +23,9 @@ _CLINE = re.compile(
     re.DOTALL,
 )
 _CODEX = re.compile(r"(?:exec command |patch )?rejected by user\s*$")
+_NO_PROCESS = (
+    'CreateProcess { message: "Rejected(\\"rejected by user\\")" }'  # Codex's, of a command since 2026
+)
 _GEMINI = re.compile(
     r'(?:\{"error": ?")?\[Operation Cancelled\](?: Reason:)? (User (?:did not allow|denied|declined)\b)?'
 )
@@ -41,7 +44,17 @@ def refusal(text: str) -> str | None:
     if found := _OPENCODE.match(told) or _CLINE.match(told):
         return (found[1] or "").strip()
     gemini = _GEMINI.match(told)
-    return "" if _CODEX.match(told) or (gemini and gemini[1]) else None
+    return "" if _CODEX.match(told) or command_refused(told) or (gemini and gemini[1]) else None
+
+
+def command_refused(text: str) -> bool:
+    """Whether Codex says that a person refused a command, also one that a script ran and ended by."""
+    told = text.strip()
+    if not told.endswith(_NO_PROCESS):
+        return False
+    if told.startswith("Script failed\n"):
+        told = told.rpartition("\nScript error:\n")[2]
+    return told.startswith("exec_command failed")
 
 
 def stopped(text: str) -> bool:

@@ -24,6 +24,7 @@ from cursorbench.sessions.items import (
 from cursorbench.sessions.seen import Seen
 
 SESSION = "019a0000-0000-7000-8000-00000000abcd"
+NO = 'CreateProcess { message: "Rejected(\\"rejected by user\\")" }'
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-one\n+two\n*** Add File: b.py\n+new\n*** End Patch\n"
 
 
@@ -216,6 +217,20 @@ def test_older_patch_event_shapes(path: Path) -> None:
         ('{"output":"no","metadata":{"exit_code":1,"duration_seconds":0.0}}', "error", ["proposed"]),
         ({"content": "bad", "success": False}, "error", ["proposed"]),
         ("apply_patch verification failed: no such line", "error", ["proposed"]),
+        (f"exec_command failed: {NO}", "rejected", ["proposed", "rejected"]),
+        (f"exec_command failed for `sh -c '{'x' * 300}'`: {NO}", "rejected", ["proposed", "rejected"]),
+        (
+            f"Script failed\nOutput:\n\nScript error:\nexec_command failed: {NO}",
+            "rejected",
+            ["proposed", "rejected"],
+        ),
+        (
+            f"exec_command failed: {NO.replace('rejected by user', 'blocked by policy')}",
+            "error",
+            ["proposed"],
+        ),
+        (f"Process exited with code 0\nOutput:\nexec_command failed: {NO}", "ok", ["proposed", "applied"]),
+        ("approval policy is Never; reject command", "error", ["proposed"]),
         ("Success. Updated", "ok", ["proposed", "applied"]),
         ([{"type": "input_text", "text": "Exit code: 2\nOutput:\n"}], "error", ["proposed"]),
         ("Exit code: 0\nOutput:\nProcess exited with code 7", "ok", ["proposed", "applied"]),

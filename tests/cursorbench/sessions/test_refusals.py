@@ -45,6 +45,7 @@ def ended(tmp_path: Path, text: str, *, error: bool) -> list[Read]:
             "no",
         ),
         ("exec command rejected by user", ""),
+        ('exec_command failed: CreateProcess { message: "Rejected(\\"rejected by user\\")" }', ""),
         ("[Operation Cancelled] Reason: User did not allow tool call", ""),
         ('{"error":"[Operation Cancelled] Reason: User denied execution."}', ""),
     ],
@@ -63,6 +64,11 @@ def test_what_clients_say_of_a_persons_no(tmp_path: Path, text: str, reason: str
         ("1: The user doesn't want to proceed with this tool use.", False, "ok"),
         ("patch failed", True, "error"),
         ("rejected by user-agent rules", True, "error"),
+        (
+            '1: exec_command failed: CreateProcess { message: "Rejected(\\"rejected by user\\")" }',
+            False,
+            "ok",
+        ),
         ("", False, "ok"),
     ],
 )
