@@ -1,7 +1,7 @@
-"""OpenTelemetry: spans and events of the GenAI conventions, and Claude Code's events, from OTLP JSON files.
+"""OpenTelemetry: spans and events of the GenAI conventions, from OTLP JSON files.
 
 Conventions: open-telemetry/semantic-conventions-genai; before 1.37 messages were events of their own, before
-that attributes of events. Claude Code's events are read by `otel_claude`. Not for: metrics, cost, receiving.
+that attributes of events. Events of Claude Code and Codex: `otel_claude`, `otel_codex`. Not for: receiving.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cursorbench.sessions import otel_braintrust as braintrust
-from cursorbench.sessions import otel_claude, spoken
+from cursorbench.sessions import otel_claude, otel_codex, spoken
 from cursorbench.sessions import otel_vscode as vscode
 from cursorbench.sessions.calls import Call, Result
 from cursorbench.sessions.chat import Answer, Conversation, Message, plain_text
@@ -29,9 +29,8 @@ from cursorbench.sessions.seen import Seen
 
 KIND = "otel"
 
-_HEAD = re.compile(
-    rb'^[\s\xef\xbb\xbf]*[\[{][\s\[{]*"(?:resource_?(?:Spans|Logs|Metrics|spans|logs|metrics))"'
-)
+_AGENTS = (otel_claude, otel_codex)  # with events of their own
+_HEAD = re.compile(rb'^[\s\xef\xbb\xbf]*[\[{][\s\[{]*"resource_?(?:Spans|Logs|Metrics|spans|logs|metrics)"')
 _DETAILS = "gen_ai.client.inference.operation.details"
 _ROLES = {
     "gen_ai.system.message": "system",
@@ -95,8 +94,8 @@ class _Told:
             if not _is_tool(record):  # in whose span messages are what it was asked and gave
                 for event in [*_listed(record), *record.events]:
                     yield from self._event(event, place)
-        elif otel_claude.is_event(record):
-            yield from otel_claude.event(record, place, self._seen)
+        elif (agent := next((each for each in _AGENTS if each.is_event(record)), None)) is not None:
+            yield from agent.event(record, place, self._seen)
         else:
             yield from self._event(record, place)
 
