@@ -51,6 +51,7 @@ from stages.gateway.otlp_http import LOGS, METRICS, TRACES
 from stages.gateway.rates import Rates
 from stages.gateway.reading import Reader
 from stages.gateway.received import Intake
+from stages.gateway.refused_calls import RefusedCalls
 from stages.gateway.served import ServedState
 from stages.gateway.telemetry import Telemetry
 from stages.inbox.writer import InboxWriter
@@ -94,7 +95,10 @@ class Gateway:
         self._recorder = Recorder(spool, vault, self.metrics, links)
         reader = Reader(served.model, config.sampling, drafts=drafts)
         answerer = Answerer(self._recorder, self.metrics)
-        self._generator = Generator(config, reader, self.admission, self.arms, answerer, self._identify)
+        refused = RefusedCalls(spool, links, self.metrics, vault.pseudonym)
+        self._generator = Generator(
+            config, reader, self.admission, self.arms, answerer, refused, self._identify
+        )
         self._events = EventIntake(
             spool, self.metrics, max_events=config.max_events, client_clock=config.client_clock
         )

@@ -19,6 +19,7 @@ from stages.gateway.http import header, read_object, send_json
 from stages.gateway.key_file import ApiKey
 from stages.gateway.pool import conversation_key
 from stages.gateway.reading import Reader
+from stages.gateway.refused_calls import RefusedCalls
 from stages.gateway.request import Request
 from stages.gateway.shares import Whose
 from stages.gateway.streaming import Stream
@@ -38,11 +39,12 @@ class Generator:
         admission: Admission,
         arms: Arms,
         answerer: Answerer,
+        refused_calls: RefusedCalls,
         identify: Callable[[Exchange], ApiKey],
     ) -> None:
         self._config, self._reader, self._admission, self._arms = config, reader, admission, arms
         self._answerer, self._recorder = answerer, answerer.recorder
-        self._identify = identify
+        self._refused_calls, self._identify = refused_calls, identify
 
     async def answer(self, dialect: Dialect, exchange: Exchange) -> None:
         """One generation."""
@@ -52,6 +54,8 @@ class Generator:
         with self._admission.admit(Whose.of(key, who.user)) as place:
             if request.stream:
                 place.stream()
+            if not who.no_train:
+                await self._refused_calls.tell(key.id, request.messages)
             await self._generate(exchange, key, who, request, form)
 
     async def count(self, dialect: Dialect, exchange: Exchange) -> None:

@@ -1,0 +1,112 @@
+"""A person's no to a call is heard with the next request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stages.gateway.refused_calls import refused
+from tests.cursorbench.sessions.test_otel_codex import event
+from tests.stages.gateway.rig import Rig
+
+NO = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file "
+    "edit, the new_string was NOT written to the file)."
+)
+WITH_WORDS = f"{NO} To tell you how to proceed, the user said:\nuse pathlib"
+TOOLS = [{"type": "function", "function": {"name": "edit", "parameters": {"type": "object"}}}]
+ASKED = {"role": "user", "content": "stub:call edit {}"}
+
+
+async def called(rig: Rig) -> tuple[str, dict[str, Any]]:
+    """A generation that called a tool, and its message."""
+    answer = (await rig.chat("", messages=[ASKED], tools=TOOLS)).json()
+    return answer["id"], answer["choices"][0]["message"]
+
+
+def result(message: dict[str, Any], text: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": text}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (WITH_WORDS, [("tool_result", "rejected", "use pathlib")]),
+        ("exec command rejected by user", [("tool_result", "rejected", None)]),
+        ("aborted by user after 3.1s", [("tool_result", "interrupted", None), ("interrupted", None, None)]),
+        ("Error: no such file", []),
+        (f"grep said: {NO}", []),
+    ],
+)
+async def test_a_no_is_an_event_of_the_answer_that_called(rig: Rig, text: str, told: list[Any]) -> None:
+    generation, message = await called(rig)
+    await rig.chat("", messages=[ASKED, message, result(message, text)], tools=TOOLS)
+    events = rig.events()
+    found = [(one.type, one.data.get("outcome"), one.data.get("reason")) for one in events]
+    assert found == told
+    assert {one.generation_id for one in events} <= {generation}
+    assert [(one.data["name"], one.data["ok"]) for one in events[:1]] == [("edit", False)] * len(told[:1])
+
+
+async def test_it_counts_once_however_often_the_conversation_is_sent(rig: Rig) -> None:
+    _, message = await called(rig)
+    talk = [ASKED, message, result(message, WITH_WORDS)]
+    for _ in range(2):
+        await rig.chat("", messages=talk, tools=TOOLS)
+    answered = {"role": "assistant", "content": "as you like"}
+    await rig.chat("", messages=[*talk, answered, {"role": "user", "content": "go on"}], tools=TOOLS)
+    assert [one.type for one in rig.events()] == ["tool_result"]
+
+
+@pytest.mark.parametrize("telemetry_first", [False, True])
+async def test_telemetry_of_the_same_no_is_the_same_event(rig: Rig, telemetry_first: bool) -> None:
+    _, message = await called(rig)
+    id = message["tool_calls"][0]["id"]
+    no = "exec command rejected by user"
+    export = event("tool_result", call_id=id, tool_name="edit", arguments="{}", output=no)
+
+    async def telemetry() -> None:
+        assert (await rig.http.post("/v1/logs", json=export)).json() == {}
+        assert len(rig.events()) == 1
+
+    if telemetry_first:
+        await telemetry()
+    await rig.chat("", messages=[ASKED, message, result(message, no)], tools=TOOLS)
+    await telemetry()
+
+
+async def test_nothing_is_written_of_who_does_not_want_it_nor_of_anothers_calls(rig: Rig) -> None:
+    _, message = await called(rig)
+    talk = [ASKED, message, result(message, WITH_WORDS)]
+    await rig.chat("", messages=talk, tools=TOOLS, headers={"x-rtrl-no-train": "1"})
+    other = {**message, "tool_calls": [{**message["tool_calls"][0], "id": "call_other"}]}
+    await rig.chat("", messages=[ASKED, other, result(other, WITH_WORDS)], tools=TOOLS)
+    assert rig.events() == []
+
+
+async def test_by_messages_and_responses_too(rig: Rig) -> None:
+    tool = {"name": "edit", "input_schema": {"type": "object"}}
+    body: dict[str, Any] = {"model": "rtrl", "max_tokens": 100, "tools": [tool], "messages": [ASKED]}
+    said = (await rig.http.post("/v1/messages", json=body)).json()["content"]
+    denied = {"type": "tool_result", "tool_use_id": said[0]["id"], "content": WITH_WORDS, "is_error": True}
+    talk = [ASKED, {"role": "assistant", "content": said}, {"role": "user", "content": [denied]}]
+    await rig.http.post("/v1/messages", json=body | {"messages": talk})
+    function = {"type": "function", "name": "edit", "parameters": {"type": "object"}}
+    body = {"model": "rtrl", "input": [ASKED], "tools": [function]}
+    output = (await rig.http.post("/v1/responses", json=body)).json()["output"]
+    denied = {
+        "type": "function_call_output",
+        "call_id": output[0]["call_id"],
+        "output": "patch rejected by user",
+    }
+    await rig.http.post("/v1/responses", json=body | {"input": [ASKED, *output, denied]})
+    assert [one.data.get("reason") for one in rig.events()] == ["use pathlib", None]
+
+
+def test_messages_that_are_none_tell_nothing() -> None:
+    assistant = {"role": "assistant", "tool_calls": [{"id": 7}, {"id": "c", "function": "edit"}]}
+    answers = [{"role": "tool"}, {"role": "tool", "tool_call_id": ["c"], "content": NO}]
+    assert refused([]) == refused([assistant, *answers]) == []
+    ((end, name),) = refused([assistant, {"role": "tool", "tool_call_id": "c", "content": NO}])
+    assert (end.outcome, end.reason, name) == ("rejected", "", "")
