@@ -29,6 +29,7 @@ class Generator:
 
     Args:
         identify: gives the key that was sent; raises ApiError 401 or 429.
+        context: how many tokens engines take, None where that is not known.
     """
 
     def __init__(
@@ -39,10 +40,11 @@ class Generator:
         arms: Arms,
         answerer: Answerer,
         identify: Callable[[Exchange], ApiKey],
+        context: int | None,
     ) -> None:
         self._config, self._reader, self._admission, self._arms = config, reader, admission, arms
         self._answerer, self._recorder = answerer, answerer.recorder
-        self._identify = identify
+        self._identify, self._context = identify, context
 
     async def answer(self, dialect: Dialect, exchange: Exchange) -> None:
         """One generation."""
@@ -62,7 +64,7 @@ class Generator:
         whose = Whose.of(key, who.user)
         with self._admission.admit(whose):
             engine = self._arms.of(who.user, key.population).engine
-            counted = await count_tokens(engine, request, whose)
+            counted = await count_tokens(engine, request, whose, self._context)
         await send_json(exchange.send, 200, {"input_tokens": counted})
 
     async def _read(self, dialect: Dialect, exchange: Exchange, key: ApiKey) -> tuple[Who, Request, Form]:

@@ -68,7 +68,7 @@ def conversation(body: dict[str, Any]) -> dict[str, Any]:
     request = read_as(body, _Request)
     talk = Talk()
     system = request.system if isinstance(request.system, str) else _instructions(request.system, "system")
-    talk.system("" if system.startswith(_BILLING) else system)
+    talk.system(_unsigned(system))
     for index, message in enumerate(request.messages):
         _add(talk, message, f"messages[{index}].content")
     said = talk.messages()
@@ -88,7 +88,11 @@ def conversation(body: dict[str, Any]) -> dict[str, Any]:
 
 def _instructions(blocks: _Blocks, where: str) -> str:
     texts = [text_in(one, f"{where}[{n}]") for n, one in enumerate(blocks) if one.get("type") == "text"]
-    return "\n\n".join(text for text in texts if not text.startswith(_BILLING))
+    return "\n\n".join(filter(None, map(_unsigned, texts)))
+
+
+def _unsigned(text: str) -> str:
+    return text.partition("\n")[2] if text.startswith(_BILLING) else text
 
 
 def _add(talk: Talk, message: _Message, where: str) -> None:
@@ -226,7 +230,9 @@ def _bound(form: Any) -> dict[str, Any]:
     """The answer is to fit a schema, as chat has it."""
     if not isinstance(form, dict) or form.get("type") != "json_schema":
         raise invalid("the only format is json_schema", param="output_config.format")
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": form.get("schema")}}
+    if not isinstance(schema := form.get("schema"), dict):
+        raise invalid("schema must be an object", param="output_config.format.schema")
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
 
 
 def _string(block: dict[str, Any], name: str, where: str) -> str:
