@@ -21,7 +21,10 @@ _SAME = ("stream", "temperature", "top_p", "top_k")
 _WHOSE = ("model", "metadata", "user")
 _CALLABLE = (None, "custom")  # types of tools that are the client's; others run at the maker's
 # of an answer that an own server gave with tools of its own, or thought: not what this model is to read
-_NOT_TOLD = ("thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use")
+_NOT_TOLD = (
+    *("thinking", "redacted_thinking", "fallback"),
+    *("server_tool_use", "mcp_tool_use", "mcp_tool_listing"),
+)
 
 _Blocks = list[dict[str, Any]]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
@@ -29,7 +32,7 @@ _Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
 class _Message(msgspec.Struct):
     role: Literal["user", "assistant", "system"]
-    content: str | _Blocks
+    content: str | _Blocks | None = None
 
 
 class _Tool(msgspec.Struct):
@@ -96,9 +99,12 @@ def _unsigned(text: str) -> str:
 
 
 def _add(talk: Talk, message: _Message, where: str) -> None:
-    plain = [{"type": "text", "text": message.content}]
-    blocks = plain if isinstance(message.content, str) else message.content
-    if message.role == "system":
+    content = message.content
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if blocks is None:
+        if message.role != "system":  # which may say how the answer is to be, and no word
+            raise invalid("content is required", param=where)
+    elif message.role == "system":
         talk.system(_instructions(blocks, where))
     elif message.role == "assistant":
         _answer(talk, blocks, where)

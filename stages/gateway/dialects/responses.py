@@ -20,7 +20,11 @@ _SAME = ("model", "stream", "temperature", "top_p", "metadata", "user")
 _KEPT = ("previous_response_id", "conversation", "prompt")  # what a server would have to have kept
 _EFFORTS = ("low", "medium", "high")  # that chat has, too
 # thoughts, and what an own server did with tools of its own
-_NOT_TOLD = ("reasoning", "web_search_call", "file_search_call", "code_interpreter_call", "mcp_call")
+_NOT_TOLD = (
+    *("reasoning", "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
+    *("mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response"),
+    *("program", "program_output"),
+)
 _FREE = {
     "type": "object",
     "properties": {"input": {"type": "string"}},

@@ -222,6 +222,15 @@ def test_whatever_the_system_says_later_is_no_request(late: str) -> None:
     assert (len(said), attribution.asked(said).requests) == (2, 1)
 
 
+def test_what_was_thought_or_done_elsewhere_is_not_told() -> None:
+    kinds = ("thinking", "fallback", "server_tool_use", "web_search_tool_result", "mcp_tool_listing")
+    answer = [{"type": kind} for kind in kinds] + [{"type": "text", "text": "a"}]
+    effort = {"role": "system", "output_config": {"effort": "low"}}
+    talk = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": answer}, effort]
+    said = conversation(messages=[*talk, {"role": "user", "content": "go on"}])["messages"]
+    assert [message["content"] for message in said] == ["hi", "a", "go on"]
+
+
 def test_parts_of_what_people_and_tools_show() -> None:
     png = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
     image, linked = {"type": "image", "source": png}, {"type": "url", "url": "https://a/b.png"}
@@ -287,6 +296,7 @@ def test_tools_that_are_loaded_later_are_told_once_they_are_named() -> None:
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "tool", "content": "a"}]}, "messages[0].role"),
         ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": [{"type": "audio"}]}]}, "messages[0].content[0]"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
         ({"stop_sequences": [""]}, "stop_sequences[0]"),

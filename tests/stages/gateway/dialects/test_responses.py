@@ -199,6 +199,16 @@ async def test_an_answer_of_nothing_is_a_message_all_the_same(rig: Rig, stream: 
 
 
 def test_the_makers_own_tools_are_left_out() -> None:
+    kinds = (
+        "reasoning",
+        "web_search_call",
+        "image_generation_call",
+        "mcp_list_tools",
+        "mcp_approval_response",
+    )
+    done = [{"type": kind, "id": "a"} for kind in kinds]
+    body, _ = responses.read({**HELLO, "input": [said("user", "hi"), *done]})
+    assert [message["content"] for message in body["messages"]] == ["hi"]
     tools = [READ, {"type": "web_search", "external_web_access": True}, {"type": "image_generation"}]
     body, _ = responses.read({**HELLO, "tools": tools})
     assert [tool["function"]["name"] for tool in body["tools"]] == ["read_file"]
