@@ -161,7 +161,8 @@ class _Host:
             first, *more = self.fleet.arms()
             rules = Verdicts(self.workspace.settings.collect.metrics)
             made = (self.config, spool, inbox, vault, keys, first.engine, self.served, rules)
-            gateway = create_app(*made, drafts=self.workspace.settings.engine.draft_tokens > 0)
+            engine = self.workspace.settings.engine
+            gateway = create_app(*made, drafts=engine.draft_tokens > 0, context=engine.max_model_len)
             gateway.arms.pool.members = [gateway.arms.live, *more]
             around = (self.workspace, self.store, gateway, spool.flush, self.announcer, self.say)
             self.edge = edge = Edge.make(*around, self._engine_started)

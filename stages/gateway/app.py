@@ -79,6 +79,7 @@ class Gateway:
         verdicts: Verdicts,
         *,
         drafts: bool,
+        context: int | None,
     ) -> None:
         self._config = config
         self._keys = keys
@@ -96,9 +97,8 @@ class Gateway:
         reader = Reader(served.model, config.sampling, drafts=drafts)
         answerer = Answerer(self._recorder, self.metrics)
         refused = RefusedCalls(spool, links, self.metrics, vault.pseudonym)
-        self._generator = Generator(
-            config, reader, self.admission, self.arms, answerer, refused, self._identify
-        )
+        around = reader, self.admission, self.arms, answerer, refused, self._identify
+        self._generator = Generator(config, *around, context)
         self._events = EventIntake(
             spool, self.metrics, max_events=config.max_events, client_clock=config.client_clock
         )
@@ -253,9 +253,11 @@ def create_app(
     verdicts: Verdicts | None = None,
     *,
     drafts: bool = False,
+    context: int | None = None,
 ) -> Gateway:
     """The public application. `verdicts` says what feedback is (`collect.metrics`), `drafts` whether engines
-    draft tokens (`engine.draft_tokens`).
+    draft tokens (`engine.draft_tokens`), `context` how many tokens they take (`engine.max_model_len`).
 
     Whoever calls this owns spool, inbox and vault and closes them afterwards."""
-    return Gateway(config, spool, inbox, vault, keys, engine, served, verdicts or Verdicts(), drafts=drafts)
+    made = config, spool, inbox, vault, keys, engine, served, verdicts or Verdicts()
+    return Gateway(*made, drafts=drafts, context=context)

@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 import orjson
 
 from cursorbench.sessions.automatic import is_notice
+from stages.gateway.arguments import compared
 from stages.gateway.errors import invalid
-from stages.gateway.http import Scope, header, is_deep
+from stages.gateway.http import Scope, header
 from stages.gateway.key_file import ApiKey
 from stages.gateway.times import parse_ms
 
 MAX_NAME = 200
-EXACT = 2**53  # doubles from here on do not tell whole numbers apart
-_LONG = 1 << 16  # characters of a call's arguments; of longer ones the numbers are compared as they stand
 _MARKS = 200_000  # in the arguments of a message's calls; behind so many they are compared as they stand
 _PREFIX = b"x-rtrl-"
 _RETRIES = b"x-stainless-retry-count"  # of the clients that Stainless makes: OpenAI's, Anthropic's, others'
@@ -270,28 +269,6 @@ def gist(message: Mapping[str, Any]) -> list[Any]:
             arguments = function.get("arguments")
             if isinstance(arguments, str):
                 left -= sum(map(arguments.count, '{[",'))
-                arguments = _canonical(arguments) if left >= 0 else arguments
+                arguments = compared(arguments) if left >= 0 else arguments
             calls.append([function.get("name"), arguments])
     return [text_of(message.get("content")).rpartition("</think>")[2].strip(), calls]
-
-
-def _canonical(arguments: str) -> Any:
-    try:
-        value = orjson.loads(arguments)
-    except orjson.JSONDecodeError:
-        return arguments
-    if is_deep(value):
-        return arguments
-    return _as_written_anywhere(value) if len(arguments) <= _LONG else value
-
-
-def _as_written_anywhere(value: Any) -> Any:
-    """JSON whose numbers are as JavaScript writes them again: doubles, and 30.0 as 30."""
-    if isinstance(value, dict):
-        return {name: _as_written_anywhere(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_as_written_anywhere(one) for one in value]
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return value
-    number = float(value)
-    return int(number) if number.is_integer() and abs(number) < EXACT else number

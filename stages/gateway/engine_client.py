@@ -89,6 +89,7 @@ class EngineClient:
         doubtful: bool = False,
         whose: Whose = NOBODY,
         is_answer: Callable[[Any], bool] = is_whole,
+        judged: bool = True,
     ) -> dict[str, Any]:
         """The engine's JSON answer.
 
@@ -97,6 +98,7 @@ class EngineClient:
             doubtful: the request may be what the engine answers 500 to: that says nothing of the engine.
             whose: by whom those who wait for a connection take turns.
             is_answer: whether what came has the form of an answer.
+            judged: whether what it answers says that it generates, or fails to; the breaker counts those.
 
         Raises:
             ApiError: 4xx as the engine said; 503 when it does not answer, or the breaker is open; 504 when
@@ -113,10 +115,10 @@ class EngineClient:
                 attempt.ok = False
                 raise _down() from None
             if response.status != 200:
-                attempt.ok = _is_well(response.status, doubtful)
+                attempt.ok = _is_well(response.status, doubtful) if judged else None
                 raise refused(response.status, content)
             value = _answer(content, is_answer)
-            attempt.ok = value is not None
+            attempt.ok = value is not None if judged else None
         if value is None:
             raise unavailable("engine_error", "what the engine answered is no answer")
         return value

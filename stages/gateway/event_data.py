@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from cursorbench.sessions.lines import sides_of_diff
-from stages.gateway.attribution import EXACT, MAX_NAME
+from stages.gateway.arguments import EXACT
+from stages.gateway.attribution import MAX_NAME
 
 _WHOLE = ("value", "added", "added_kept", "deleted", "deleted_kept")  # fields of `thumbs` and `edit_survival`
 _FIELD = re.compile(r"at `\$\.(\w+)|required field `(\w+)`")

@@ -30,6 +30,7 @@ class Generator:
 
     Args:
         identify: gives the key that was sent; raises ApiError 401 or 429.
+        context: how many tokens engines take, None where that is not known.
     """
 
     def __init__(
@@ -41,10 +42,11 @@ class Generator:
         answerer: Answerer,
         refused_calls: RefusedCalls,
         identify: Callable[[Exchange], ApiKey],
+        context: int | None,
     ) -> None:
         self._config, self._reader, self._admission, self._arms = config, reader, admission, arms
         self._answerer, self._recorder = answerer, answerer.recorder
-        self._refused_calls, self._identify = refused_calls, identify
+        self._refused_calls, self._identify, self._context = refused_calls, identify, context
 
     async def answer(self, dialect: Dialect, exchange: Exchange) -> None:
         """One generation."""
@@ -66,7 +68,7 @@ class Generator:
         whose = Whose.of(key, who.user)
         with self._admission.admit(whose):
             engine = self._arms.of(who.user, key.population).engine
-            counted = await count_tokens(engine, request, whose)
+            counted = await count_tokens(engine, request, whose, self._context)
         await send_json(exchange.send, 200, {"input_tokens": counted})
 
     async def _read(self, dialect: Dialect, exchange: Exchange, key: ApiKey) -> tuple[Who, Request, Form]:

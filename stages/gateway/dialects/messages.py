@@ -21,7 +21,10 @@ _SAME = ("stream", "temperature", "top_p", "top_k")
 _WHOSE = ("model", "metadata", "user")
 _CALLABLE = (None, "custom")  # types of tools that are the client's; others run at the maker's
 # of an answer that an own server gave with tools of its own, or thought: not what this model is to read
-_NOT_TOLD = ("thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use")
+_NOT_TOLD = (
+    *("thinking", "redacted_thinking", "fallback"),
+    *("server_tool_use", "mcp_tool_use", "mcp_tool_listing"),
+)
 
 _Blocks = list[dict[str, Any]]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
@@ -29,7 +32,7 @@ _Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
 class _Message(msgspec.Struct):
     role: Literal["user", "assistant", "system"]
-    content: str | _Blocks
+    content: str | _Blocks | None = None
 
 
 class _Tool(msgspec.Struct):
@@ -68,7 +71,7 @@ def conversation(body: dict[str, Any]) -> dict[str, Any]:
     request = read_as(body, _Request)
     talk = Talk()
     system = request.system if isinstance(request.system, str) else _instructions(request.system, "system")
-    talk.system("" if system.startswith(_BILLING) else system)
+    talk.system(_unsigned(system))
     for index, message in enumerate(request.messages):
         _add(talk, message, f"messages[{index}].content")
     said = talk.messages()
@@ -88,13 +91,20 @@ def conversation(body: dict[str, Any]) -> dict[str, Any]:
 
 def _instructions(blocks: _Blocks, where: str) -> str:
     texts = [text_in(one, f"{where}[{n}]") for n, one in enumerate(blocks) if one.get("type") == "text"]
-    return "\n\n".join(text for text in texts if not text.startswith(_BILLING))
+    return "\n\n".join(filter(None, map(_unsigned, texts)))
+
+
+def _unsigned(text: str) -> str:
+    return text.partition("\n")[2] if text.startswith(_BILLING) else text
 
 
 def _add(talk: Talk, message: _Message, where: str) -> None:
-    plain = [{"type": "text", "text": message.content}]
-    blocks = plain if isinstance(message.content, str) else message.content
-    if message.role == "system":
+    content = message.content
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if blocks is None:
+        if message.role != "system":  # which may say how the answer is to be, and no word
+            raise invalid("content is required", param=where)
+    elif message.role == "system":
         talk.system(_instructions(blocks, where))
     elif message.role == "assistant":
         _answer(talk, blocks, where)
@@ -226,7 +236,9 @@ def _bound(form: Any) -> dict[str, Any]:
     """The answer is to fit a schema, as chat has it."""
     if not isinstance(form, dict) or form.get("type") != "json_schema":
         raise invalid("the only format is json_schema", param="output_config.format")
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": form.get("schema")}}
+    if not isinstance(schema := form.get("schema"), dict):
+        raise invalid("schema must be an object", param="output_config.format.schema")
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
 
 
 def _string(block: dict[str, Any], name: str, where: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from stages.gateway.arguments import object_in
 from stages.gateway.dialects.form import named
 from stages.gateway.errors import ApiError
 
@@ -42,7 +43,7 @@ class MessagesForm:
         if message["content"]:
             content.append({"type": "text", "text": message["content"]})
         content += [
-            {**_call(call), "input": _object(call["function"]["arguments"])}
+            {**_call(call), "input": orjson.Fragment(_object(call["function"]["arguments"]))}
             for call in message.get("tool_calls") or ()
         ]
         return {**_message(body), "content": content, **_stop(choice), "usage": _usage(body.get("usage"))}
@@ -82,8 +83,7 @@ class MessagesForm:
         return [*events, self._delta({"type": "text_delta", "text": text})]
 
     def _tool(self, call: dict[str, Any]) -> list[dict[str, Any]]:
-        arguments = orjson.dumps(_object(call["function"]["arguments"])).decode()
-        delta = {"type": "input_json_delta", "partial_json": arguments}
+        delta = {"type": "input_json_delta", "partial_json": _object(call["function"]["arguments"])}
         return [*self._start({**_call(call), "input": {}}), self._delta(delta), *self._close()]
 
     def _start(self, block: dict[str, Any]) -> list[dict[str, Any]]:
@@ -134,10 +134,7 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
     return {"type": "tool_use", "id": call["id"], "name": call["function"]["name"]}
 
 
-def _object(arguments: str) -> dict[str, Any]:
-    """A call's arguments; an object is all that this API can tell, so that others are told as none."""
-    try:
-        value = orjson.loads(arguments)
-    except orjson.JSONDecodeError:  # beyond 64 bits, NaN, or nested too deeply
-        return {}
-    return value if isinstance(value, dict) else {}
+def _object(arguments: str) -> str:
+    """A call's arguments, JSON as the model wrote it. This API can tell objects alone: others are told as one
+    without anything in it."""
+    return "{}" if object_in(arguments) is None else arguments

@@ -12,7 +12,7 @@ import msgspec
 import orjson
 
 from stages.gateway.dialects.form import Form, read_as, text_in
-from stages.gateway.dialects.responses_answer import Named, ResponsesForm
+from stages.gateway.dialects.responses_answer import Named, ResponsesForm, Tool
 from stages.gateway.dialects.talk import Part, Talk, call_of, image_part, text_part, tool_of
 from stages.gateway.errors import invalid
 
@@ -20,7 +20,11 @@ _SAME = ("model", "stream", "temperature", "top_p", "metadata", "user")
 _KEPT = ("previous_response_id", "conversation", "prompt")  # what a server would have to have kept
 _EFFORTS = ("low", "medium", "high")  # that chat has, too
 # thoughts, and what an own server did with tools of its own
-_NOT_TOLD = ("reasoning", "web_search_call", "file_search_call", "code_interpreter_call", "mcp_call")
+_NOT_TOLD = (
+    *("reasoning", "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
+    *("mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response"),
+    *("program", "program_output"),
+)
 _FREE = {
     "type": "object",
     "properties": {"input": {"type": "string"}},
@@ -86,12 +90,12 @@ def _add(talk: Talk, item: dict[str, Any], names: Named, where: str) -> None:
     if kind == "message":
         _say(talk, item, where)
     elif kind == "function_call":
-        name = names.join(item.get("namespace"), _string(item, "name", where))
+        name = names.called(_tool(item, where, item.get("namespace"), free=False))
         arguments = _string(item, "arguments", where)
         talk.answered("", [call_of(_string(item, "call_id", where), name, arguments)])
     elif kind == "custom_tool_call":
+        name = names.called(_tool(item, where, item.get("namespace"), free=True))
         arguments = orjson.dumps({"input": _string(item, "input", where)}).decode()
-        name = _string(item, "name", where)
         talk.answered("", [call_of(_string(item, "call_id", where), name, arguments)])
     elif kind in ("function_call_output", "custom_tool_call_output"):
         talk.result(_string(item, "call_id", where), _joined(_parts(item.get("output"), f"{where}.output")))
@@ -146,29 +150,34 @@ def _tools(tools: _Objects, names: Named) -> list[dict[str, Any]]:
         inner = tool.get("tools")
         if tool.get("type") == "namespace" and isinstance(inner, list):
             space = _string(tool, "name", where)
-            declared += (_function(one, where, names, space) for one in inner if _is_function(one))
-        elif _is_function(tool):
-            declared.append(_function(tool, where, names, None))
-        elif tool.get("type") == "custom":
-            name, form = _string(tool, "name", where), tool.get("format")
-            definition = form.get("definition") if isinstance(form, dict) else None
-            described = [text for text in (tool.get("description"), definition) if isinstance(text, str)]
-            names.free.add(name)
-            declared.append(tool_of(name, "\n\n".join(described), _FREE))
+            for n, one in enumerate(inner):
+                if isinstance(one, dict):
+                    declared += _declared(one, names, f"{where}.tools[{n}]", space)
+        else:
+            declared += _declared(tool, names, where, "")
     return declared
 
 
-def _is_function(tool: Any) -> bool:
-    return isinstance(tool, dict) and tool.get("type") == "function"
-
-
-def _function(tool: dict[str, Any], where: str, names: Named, space: str | None) -> dict[str, Any]:
-    name = names.join(space, _string(tool, "name", where))
-    parameters, description = tool.get("parameters"), tool.get("description")
+def _declared(tool: dict[str, Any], names: Named, where: str, space: str) -> list[dict[str, Any]]:
+    """The tool as chat has it; nothing for one that is none of the client's."""
+    kind, description = tool.get("type"), tool.get("description")
+    if kind not in ("function", "custom"):
+        return []
+    name = names.declare(_tool(tool, where, space, free=kind == "custom"), where)
+    if kind == "custom":
+        form = tool.get("format")
+        definition = form.get("definition") if isinstance(form, dict) else None
+        described = [text for text in (description, definition) if isinstance(text, str)]
+        return [tool_of(name, "\n\n".join(described), _FREE)]
+    parameters = tool.get("parameters")
     if parameters is not None and not isinstance(parameters, dict):
         raise invalid("parameters must be an object", param=f"{where}.parameters")
     said = description if isinstance(description, str) else ""
-    return tool_of(name, said, parameters or {"type": "object", "properties": {}})
+    return [tool_of(name, said, parameters or {"type": "object", "properties": {}})]
+
+
+def _tool(named: dict[str, Any], where: str, space: Any, *, free: bool) -> Tool:
+    return Tool(space if isinstance(space, str) else "", _string(named, "name", where), free)
 
 
 def _choice(choice: Any) -> str:
@@ -180,14 +189,13 @@ def _choice(choice: Any) -> str:
 
 def _bound(form: Any) -> dict[str, Any] | None:
     """What the answer is to fit, as chat has it."""
-    if form is None or not isinstance(form, dict):
-        return None
-    if form.get("type") == "json_schema":
-        return {
-            "type": "json_schema",
-            "json_schema": {name: form[name] for name in ("name", "schema", "strict") if name in form},
-        }
-    return None if form.get("type") == "text" else form
+    kind = "text" if form is None else form.get("type") if isinstance(form, dict) else None
+    if kind == "json_schema":
+        told = {name: form[name] for name in ("name", "schema", "strict") if name in form}
+        return {"type": kind, "json_schema": told}
+    if kind not in ("text", "json_object"):
+        raise invalid("the formats are text, json_object and json_schema", param="text.format")
+    return None if kind == "text" else form
 
 
 def _string(value: dict[str, Any], name: str, where: str) -> str:

@@ -2,53 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from stages.gateway.dialects.form import named
-from stages.gateway.errors import ApiError
+from stages.gateway.errors import ApiError, invalid
 
 Item = dict[str, Any]
 Event = dict[str, Any]
 
 
-class Named:
-    """What the model's names of tools stand for.
+class Tool(NamedTuple):
+    """What its client calls a tool; `free`: it takes one text instead of JSON."""
 
-    Attributes:
-        free: tools that take one text instead of JSON.
-    """
+    space: str
+    name: str
+    free: bool
+
+
+class Named:
+    """What the model's names of tools stand for."""
 
     def __init__(self) -> None:
-        self.free: set[str] = set()
-        self._spaces: dict[str, tuple[str, str]] = {}
+        self._tools: dict[str, Tool] = {}
 
-    def join(self, space: Any, name: str) -> str:
-        """The name that a model calls a tool of a namespace by; without one its own."""
-        if not isinstance(space, str) or not space:
-            return name
-        joined = f"{space}{name}" if space.endswith("__") else f"{space}__{name}"
-        self._spaces[joined] = space, name
-        return joined
+    def declare(self, tool: Tool, where: str) -> str:
+        """The name that a model calls a tool by. Raises ApiError 400 where it calls another one so."""
+        name = self.called(tool)
+        if self._tools[name] != tool:
+            message = "another tool has this name: one of a namespace is called NAMESPACE__NAME"
+            raise invalid(message, param=f"{where}.name")
+        return name
+
+    def called(self, tool: Tool) -> str:
+        """The same, of a call that was made before."""
+        name = tool.name
+        if tool.space:
+            name = f"{tool.space}{name}" if tool.space.endswith("__") else f"{tool.space}__{name}"
+        self._tools.setdefault(name, tool)
+        return name
 
     def item(self, call: dict[str, Any]) -> Item:
         """A call as this API tells it, but for its id."""
-        name, arguments = call["function"]["name"], call["function"]["arguments"]
-        if name in self.free:
-            return {
-                "type": "custom_tool_call",
-                "call_id": call["id"],
-                "name": name,
-                "input": _free(arguments),
-                "status": "completed",
-            }
-        space, own = self._spaces.get(name, ("", name))
+        called, arguments = call["function"]["name"], call["function"]["arguments"]
+        space, name, free = self._tools.get(called, Tool("", called, free=False))
+        told = {"input": _free(arguments)} if free else {"arguments": arguments}
         return {
-            "type": "function_call",
+            "type": "custom_tool_call" if free else "function_call",
             "call_id": call["id"],
-            "name": own,
-            "arguments": arguments,
+            "name": name,
+            **told,
             "status": "completed",
             **({"namespace": space} if space else {}),
         }
@@ -73,9 +77,10 @@ class ResponsesForm:
         """See `Form`."""
         choice = body["choices"][0]
         message = choice["message"]
-        if message["content"]:
-            self._output.append(_message(self._id("msg", body), message["content"]))
-        for call in message.get("tool_calls") or ():
+        text, calls = message["content"] or "", message.get("tool_calls") or ()
+        if text or not calls:
+            self._output.append(_message(self._id("msg", body), text))
+        for call in calls:
             self._output.append({"id": self._id("fc", body), **self._names.item(call)})
         self._head, self._finish, self._usage = _head(body), choice["finish_reason"], body.get("usage")
         return self._response()
@@ -99,26 +104,31 @@ class ResponsesForm:
 
     def end(self) -> bytes:
         """See `Form`."""
+        said_nothing = [] if self._output else self._begin()
         closed, response = self._close(), self._response()
-        return self._told([*closed, {"type": f"response.{response['status']}", "response": response}])
+        ended = {"type": f"response.{response['status']}", "response": response}
+        return self._told([*said_nothing, *closed, ended])
 
     def broken(self, error: ApiError, request_id: str) -> bytes:
         """See `Form`."""
         failed = {**self._head, **_state("failed"), "output": self._output, "usage": None}
-        failed["error"] = {"code": error.code, "message": error.message}
+        failed["error"] = {"code": "server_error", "message": error.message, "type": error.code}
         return self._told([{"type": "response.failed", "response": failed, "request_id": request_id}])
 
     def _more(self, text: str) -> list[Event]:
-        events: list[Event] = []
-        if not self._open:
-            self._open, self._text = True, []
-            item = {**_message(self._id("msg", self._head), ""), "status": "in_progress", "content": []}
-            part = {**self._place(item), "content_index": 0, "part": _part("")}
-            events = [self._added(item), {"type": "response.content_part.added", **part}]
-            self._output.append(item)
+        events = [] if self._open else self._begin()
         self._text.append(text)
         place = {**self._place(self._output[-1], behind=1), "content_index": 0}
         return [*events, {"type": "response.output_text.delta", **place, "delta": text, "logprobs": []}]
+
+    def _begin(self) -> list[Event]:
+        """The begin of a message."""
+        self._open, self._text = True, []
+        item = {**_message(self._id("msg", self._head), ""), "status": "in_progress", "content": []}
+        part = {**self._place(item), "content_index": 0, "part": _part("")}
+        added = self._added(item)
+        self._output.append(item)
+        return [added, {"type": "response.content_part.added", **part}]
 
     def _close(self) -> list[Event]:
         """The end of a message that is open."""

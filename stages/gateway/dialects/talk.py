@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from cursorbench.sessions.automatic import is_notice
+
 Part = dict[str, Any]
 
-_REMINDER = "<system-reminder>"
+_REMINDER, _REMINDED = "<system-reminder>", "</system-reminder>"
 
 
 class Talk:
@@ -38,8 +40,8 @@ class Talk:
         elif self._messages[-1]["role"] == "system":
             self._texts += "\n\n", text
         else:
-            marked = text.lstrip().startswith(_REMINDER)
-            self.user([text_part(text if marked else f"{_REMINDER}\n{text}\n</system-reminder>")])
+            marked = text.lstrip().startswith(_REMINDER) and is_notice(text)
+            self.user([text_part(text if marked else _reminder(text))])
 
     def user(self, parts: Sequence[Part]) -> None:
         """A message of the user's."""
@@ -65,6 +67,12 @@ class Talk:
         if self._texts:
             self._messages[-1]["content"] = "".join(self._texts)
             self._texts = []
+
+
+def _reminder(text: str) -> str:
+    """All of it is one: a tag in the text would end it, and what follows be a person's words."""
+    inside = text.replace(_REMINDED, "&lt;/system-reminder>")
+    return f"{_REMINDER}\n{inside}\n{_REMINDED}"
 
 
 def text_part(text: str) -> Part:

@@ -140,7 +140,7 @@ def url_of(listener: Listener) -> str:
 @asynccontextmanager
 async def running(root: Path, **settings: Any) -> AsyncIterator[Rig]:
     rig = Rig()
-    verdicts = Verdicts(settings.pop("metrics", None))
+    verdicts, context = Verdicts(settings.pop("metrics", None)), settings.pop("context", None)
     config = GatewayConfig(**({"fsync_ms": 1.0, "shutdown_timeout_s": 1.0} | settings))
     rig.root, rig.loaded, rig.bad, rig.may_load = root, [], set(), asyncio.Event()
     rig.may_load.set()
@@ -157,7 +157,8 @@ async def running(root: Path, **settings: Any) -> AsyncIterator[Rig]:
     rig.served = ServedState("auto", "rtrl", checkpoint, engine="ready", health=health)
     engine = EngineClient(url_of(rig.engine_listener), "", "rtrl", config, health.breaker)
     keys = ApiKeys.open(root / "keys")
-    rig.gateway = create_app(config, rig.spool, rig.inbox, rig.vault, keys, engine, rig.served, verdicts)
+    made = config, rig.spool, rig.inbox, rig.vault, keys, engine, rig.served, verdicts
+    rig.gateway = create_app(*made, context=context)
     rig.swapper = Swapper(rig.served, rig.update, config.drain_timeout_s)
     admin = Admin(ADMIN_KEY, rig.gateway.arms, rig.swapper, rig.spool, rig.gateway.metrics)
     certificate = Certificate.of(config, root)

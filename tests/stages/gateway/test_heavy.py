@@ -110,7 +110,7 @@ def test_arguments_of_very_many_values_are_compared_as_they_stand() -> None:
         functions = [{"function": {"name": "f", "arguments": one}} for one in arguments]
         return [one for _, one in gist({"tool_calls": functions})[1]]
 
-    many = "[" + "1.0," * 150_000 + "1.0]"
+    many = '{"a": [' + "1.0," * 150_000 + "1.0]}"
     assert calls('{"a": 1.0}', '{"a": "b"}') == [{"a": 1}, {"a": "b"}]
     assert calls(many, many, '{"a": 1}') == [json.loads(many), many, '{"a": 1}']
 

@@ -6,6 +6,7 @@ import json
 import time
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -174,7 +175,7 @@ def test_a_streamed_message_says_what_the_whole_one_says(said: list[Any]) -> Non
         elif name == "content_block_delta":
             delta = event["delta"]
             content[event["index"]]["told"] += delta.get("text", delta.get("partial_json"))
-    told = MessagesForm().whole(whole(said))
+    told = json.loads(orjson.dumps(MessagesForm().whole(whole(said))))
     text = "".join(block["told"] for block in content if block["type"] == "text")
     assert text == "".join(block["text"] for block in told["content"] if block["type"] == "text")
     inputs = [json.loads(block["told"]) for block in content if block["type"] == "tool_use"]

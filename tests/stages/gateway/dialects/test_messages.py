@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from stages.gateway import attribution
 from stages.gateway.dialects import messages
 from stages.gateway.errors import ApiError
 from tests.stages.gateway.rig import Rig, running
@@ -108,6 +109,41 @@ async def test_text_around_a_call_is_a_block_before_and_one_behind(rig: Rig) -> 
     assert [e["index"] for name, e in said if name == "content_block_stop"] == [0, 1, 2]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        (
+            '{"n": 123456789012345678901234567890, "n2": 1.50}',
+            '{"n": 123456789012345678901234567890, "n2": 1.50}',
+        ),
+        ("[1]", "{}"),
+        ('"{}"', "{}"),
+        ('{"a": ' + "[" * 300 + "]" * 300 + "}", "{}"),
+    ],
+    ids=["exact", "list", "string", "deep"],
+)
+async def test_what_arguments_are_and_who_sends_them_back_stays_in_the_session(
+    rig: Rig, written: str, told: str, stream: bool
+) -> None:
+    """An object as the model wrote it; what a body cannot bring back as one is told as one of nothing."""
+    body = asked(f"stub:call read_file {written}", tools=[READ], stream=stream, max_tokens=5000)
+    answer = await post(rig, body)
+    if stream:
+        found = {name: event for name, event in events(answer.text) if name.startswith("content_block")}
+        call = found["content_block_start"]["content_block"]
+        assert found["content_block_delta"]["delta"]["partial_json"] == told
+    else:
+        (call,) = answer.json()["content"]
+        assert f'"input":{told}' in answer.text
+    rig.stub.words = "stub:say done"
+    result = {"type": "tool_result", "tool_use_id": call["id"], "content": "no"}
+    sent = [{**call, "input": json.loads(told)}]
+    await post(rig, asked(body["messages"][0]["content"], sent, [result], tools=[READ]))
+    one, two = rig.generations()
+    assert (two.session, two.episode, two.ordinal) == (one.session, one.episode, 1)
+
+
 async def test_a_conversation_with_tools_is_one_episode_and_the_next_request_another(rig: Rig) -> None:
     """As clients send answers back: with thoughts, and results beside what the client says itself."""
     first = (await post(rig, asked(CALL, tools=[READ]))).json()
@@ -163,6 +199,36 @@ def test_what_the_system_says_first_is_one_message_without_its_makers_signature(
         {"role": "user", "content": "hi"},
         {"role": "user", "content": "<system-reminder>\n# Environment\n</system-reminder>"},
     ]
+
+
+@pytest.mark.parametrize("system", [str, lambda text: [{"type": "text", "text": text}]])
+def test_only_the_line_that_signs_is_left_out(system: Any) -> None:
+    signed = system("x-anthropic-billing-header: cch=1a2b3;\nYou edit files.\nBe brief.")
+    said = conversation(system=signed, messages=[{"role": "user", "content": "hi"}])["messages"]
+    assert said[0] == {"role": "system", "content": "You edit files.\nBe brief."}
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        "Notes come in <system-reminder>such</system-reminder> tags. Be brief.",
+        "<system-reminder>\na\n</system-reminder>\nBe brief.",
+        "<system-reminder>\na\n</system-reminder>\n<system-reminder>\nb\n</system-reminder>",
+    ],
+)
+def test_whatever_the_system_says_later_is_no_request(late: str) -> None:
+    talk = [{"role": "user", "content": "hi"}, {"role": "system", "content": late}]
+    said = conversation(messages=talk)["messages"]
+    assert (len(said), attribution.asked(said).requests) == (2, 1)
+
+
+def test_what_was_thought_or_done_elsewhere_is_not_told() -> None:
+    kinds = ("thinking", "fallback", "server_tool_use", "web_search_tool_result", "mcp_tool_listing")
+    answer = [{"type": kind} for kind in kinds] + [{"type": "text", "text": "a"}]
+    effort = {"role": "system", "output_config": {"effort": "low"}}
+    talk = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": answer}, effort]
+    said = conversation(messages=[*talk, {"role": "user", "content": "go on"}])["messages"]
+    assert [message["content"] for message in said] == ["hi", "a", "go on"]
 
 
 def test_parts_of_what_people_and_tools_show() -> None:
@@ -230,6 +296,7 @@ def test_tools_that_are_loaded_later_are_told_once_they_are_named() -> None:
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "tool", "content": "a"}]}, "messages[0].role"),
         ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": [{"type": "audio"}]}]}, "messages[0].content[0]"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
         ({"stop_sequences": [""]}, "stop_sequences[0]"),
@@ -237,6 +304,7 @@ def test_tools_that_are_loaded_later_are_told_once_they_are_named() -> None:
         ({"tools": [{"name": "a"}]}, "tools[0]"),
         ({"tool_choice": {"type": "tool", "name": "a"}}, "tool_choice"),
         ({"output_config": {"format": {"type": "xml"}}}, "output_config.format"),
+        ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema"),
         ({"temperature": 3}, "temperature"),
         (asked("a", "b"), "messages"),
         (asked("a", [{"type": "tool_use", "input": "z"}], "b"), "messages[1].content[0].input"),
@@ -277,6 +345,28 @@ async def test_tokens_are_counted_and_nothing_is_made(rig: Rig) -> None:
     answer = (await post(rig, {**asks, "max_tokens": 9})).json()
     assert counted.json() == {"input_tokens": answer["usage"]["input_tokens"]}
     assert len(rig.generations()) == 1
+
+
+async def test_a_text_that_no_engine_takes_is_not_counted(tmp_path: Any) -> None:
+    """An engine counts as long as there is text, 15 MB for a minute, and answers nobody meanwhile."""
+    picture = {"type": "image", "source": {"type": "url", "url": "data:" + "A" * 2000}}
+    async with running(tmp_path, context=20) as rig:
+        for text, status in (("x" * 200, 200), ("x" * 320, 400), ([picture], 200)):
+            counted = await post(rig, asked(text), "/v1/messages/count_tokens")
+            assert counted.status_code == status
+            long = counted.json().get("error", {"message": "prompt is too long: "})
+            assert long["message"].startswith("prompt is too long: ")
+
+
+async def test_counting_says_nothing_of_whether_the_engine_answers(tmp_path: Any) -> None:
+    """It works where nothing is generated, and may be missing where all is well."""
+    async with running(tmp_path, breaker={"min_requests": 2}) as rig:
+        breaker = rig.served.health.breaker
+        for up, status in ((True, 200), (False, 503)):
+            rig.stub.up = up
+            counts = [await post(rig, HELLO, "/v1/messages/count_tokens") for _ in range(4)]
+            assert {counted.status_code for counted in counts} == {status}
+            assert (breaker.state, breaker.counted()) == ("closed", (0, 0))
 
 
 async def test_an_answer_may_be_bound_to_a_schema(rig: Rig) -> None:
