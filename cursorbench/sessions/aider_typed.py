@@ -16,6 +16,14 @@ import re
 from cursorbench.sessions.aider_thoughts import apart
 from cursorbench.sessions.items import Automatic
 
+# how messages begin that Aider puts into its requests, before and behind what a person wrote
+TOLD = (
+    "I switched to a new code base. Please don't consider the above files",
+    "I have *added these files to the chat* so you can go ahead and edit them.",
+    "Here are summaries of some files present in my git repository.",
+    "Here are some READ ONLY files, provided for your reference.",
+    "I didn't see any properly formatted edits in your reply?!",
+)
 _CONFIRMED = r"[^\n]+\? \(Y\)es/\(N\)o[^\n]*\[\w+\]: (?:all|skip)\Z"
 _ADDED = (
     r"I added these (?:\*read-write\* )?files(?: to the chat)?: "

@@ -5,7 +5,7 @@ ended, what a button of theirs asks. Looked for are words that the clients thems
 does: how a text begins (`_BEGINNINGS`), or, where a person may begin alike, the whole of it (`_WHOLES`). One
 table for all kinds of logs, since SpecStory, Entire, git-ai and request logs hold the texts of any client.
 What a person wrote inside a client's text is told apart in `spoken.py`. Not for: what a log's fields tell
-(each adapter), Aider's own words (`aider_typed.py`).
+(each adapter), Aider's histories (`aider_typed.py`).
 
 Sources: the sample logs; Copilot CLI's system prompt in them (what is "wrapped in <system_notification> tags"
 is "automated status updates"); transcripts that people published, of Cursor, Copilot in VS Code, Codex,
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 
+from cursorbench.sessions import aider_typed
 from cursorbench.sessions.items import Automatic
 
 # what Claude Code, Codex and OpenCode ask for themselves when a conversation has grown too long; each goes on
@@ -56,7 +57,11 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         # Cline's, Roo's and Kilo's
         "# TODO LIST UPDATE REQUIRED - You MUST include the task_progress parameter",
         "# task_progress ",
+        # Qwen Code's, where an answer broke off
+        "Output token limit hit. Resume directly",
+        "The connection dropped mid-response. Resume directly",
         "[ERROR] You did not use a tool in your previous response! Please retry with a tool use.",
+        *aider_typed.TOLD,
         *_SUMMED_UP,
         "<task-notification",
         "<bash-notification>",
@@ -119,7 +124,11 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "Implement the plan as specified. To-do's from the plan have already been created.",
         "Implement the following to-dos from the plan (the plan is attached for your reference).",
     ),
-    "sub_agent": ("<subagent_notification>", "<codex_delegation>"),  # the latter: another thread's agent
+    "sub_agent": (
+        "<subagent_notification>",
+        "<codex_delegation>",  # another thread's agent
+        "Managed memory has TWO directories. Choose which one to write each memory into",  # Qwen Code's
+    ),
 }
 _WHOLES: tuple[tuple[Automatic, str], ...] = (
     ("meta", r"Continue from where you left off\."),  # Claude Code's, where a session that broke off goes on
@@ -144,6 +153,7 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
         "tool_result",
         rf"{CALLED}(?!{REPLY}).*",
     ),
+    ("tool_result", r"# \d+ SEARCH/REPLACE blocks? failed to match!\n.*"),  # Aider's
     ("continuation", r"System: Please continue\."),  # Gemini CLI's
     ("continuation", r"\[TASK RESUMPTION\] (?!.*\n<user_message>).*"),  # of the same, nothing was written
     # Codex's, which its rollouts tell apart by their events and requests do not
@@ -223,6 +233,7 @@ _CONTEXT = (
     "system-reminder|system_reminder|environment_context|user_instructions"
     "|ide_opened_file|ide_selection|ide_diagnostics|timestamp|recommended_plugins|important_rules"
     "|environment_details"  # of Cline, Roo and Kilo: behind each tool's result, a message of its own
+    "|current_datetime"  # Copilot CLI's
     "|info-msg"  # Goose's: before the last answer, in a message of its own or a person's
     # Copilot's in VS Code: the message before a person's first
     "|environment_info|workspace_info|userMemory|sessionMemory|repoMemory|repository_memories"

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 from cursorbench.sessions import spoken_cline, spoken_codex
 from cursorbench.sessions.automatic import CALLED, REPLY, automatic_of, behind_context
 from cursorbench.sessions.items import Automatic, Interrupt, UserTurn
+from cursorbench.sessions.spoken_behind import behind
 
 _INTERRUPTED = re.compile(r"\[Request interrupted by user( for tool use)?\]")
 _AT_ONCE_BEHIND = re.compile(r"\s*## My request(?: for Codex)?:[ \t]*(?:\n|$)")
@@ -29,6 +30,7 @@ _ARGUMENTS = re.compile(
 _REPLIED = re.compile(CALLED + REPLY, re.DOTALL)
 _DENIED = "The user denied this operation"
 _AT_ONCE = 1500  # ms; nobody types faster, and some logs have whole seconds
+_INPUT = re.compile(r'\s*<user_input mode="\w{1,20}">(.*)</user_input>\s*', re.DOTALL)  # Cline's logs of 2026
 _WRAPPERS = ("user_query", "userRequest", "USER_REQUEST")
 
 
@@ -119,7 +121,15 @@ def _asked(text: str) -> list[Part]:
     if told := spoken_cline.asked(text):
         around, words = told
         return [Part(around, "meta"), Part(words)] if words else [Part(text, "meta")]
-    return _unwrapped(text) or [Part(text)]
+    return _before_rules(text)
+
+
+def _before_rules(text: str) -> list[Part]:
+    """A text's parts, of which what its client says again with each may be the last."""
+    words = text[: (end := behind(text))].rstrip()
+    if end == len(text) or not words:
+        return _unwrapped(text) or [Part(text)]
+    return [*(_unwrapped(words) or [Part(words)]), Part(text[end:].strip(), "meta")]
 
 
 def _replied(text: str) -> list[Part]:
@@ -142,6 +152,8 @@ def interrupted(text: str) -> Literal["", "answer", "tool"]:
 
 def _unwrapped(text: str) -> list[Part]:
     """The parts of a text of nothing but tags, one of which holds a person's words; else none."""
+    if found := _INPUT.fullmatch(text):
+        return [Part(found[1].strip())]
     whole = text.strip()
     if not (whole.startswith("<") and whole.endswith(">")):
         return []

@@ -1,7 +1,7 @@
 """Whose generation it is: user, session, episode, group, event time, consent. Pure.
 
 A client may say so by headers (`X-Rtrl-*`) or, equally, by `metadata.rtrl_*`; what it does not say is
-derived from the conversation (`conversations.py`). The derivation is in `docs/http.md`.
+derived from the conversation (`conversations.py`, `openings.py`). The derivation is in `docs/http.md`.
 """
 
 from __future__ import annotations
@@ -9,24 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import orjson
-
 from cursorbench.sessions.automatic import is_notice
-from stages.gateway.arguments import compared
 from stages.gateway.errors import invalid
 from stages.gateway.http import Scope, header
 from stages.gateway.key_file import ApiKey
 from stages.gateway.times import parse_ms
 
 MAX_NAME = 200
-_MARKS = 200_000  # in the arguments of a message's calls; behind so many they are compared as they stand
 _PREFIX = b"x-rtrl-"
 _RETRIES = b"x-stainless-retry-count"  # of the clients that Stainless makes: OpenAI's, Anthropic's, others'
 _NAMES = ("user", "session", "episode", "group", "at", "no_train")
-_ACKNOWLEDGED = "Got it. Thanks for the context!"  # Qwen Code's, in the model's name, before a person asks
-_BILLING = "x-anthropic-billing-header:"  # Claude Code's first line of a system prompt: new with each request
-_NO_DIGITS = dict.fromkeys(map(ord, "0123456789"))  # None: left out
-_PASSING = ("<info-msg>", "</info-msg>")  # Goose's: time and tokens used, of each request in another place
 _YES = {"1", "true", "yes", "on"}
 _NO = {"0", "false", "no", "off"}
 
@@ -78,42 +70,6 @@ def attribute_resource(told: Mapping[str, Any], who: Who) -> Who:
     user = _name(*said["user"]) if "user" in said else who.user
     no_train = "no_train" in said and _flag(_name(*said["no_train"]), said["no_train"].place)
     return who._replace(user=user, no_train=who.no_train or no_train)
-
-
-def begins(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a request begins a conversation: nothing was answered in it yet."""
-    return not any(map(is_answer, messages))
-
-
-def is_answer(message: Mapping[str, Any]) -> bool:
-    """Whether a model gave it: not what a client begins every conversation with in its place."""
-    if message.get("role") != "assistant":
-        return False
-    return bool(message.get("tool_calls")) or text_of(message.get("content")).strip() != _ACKNOWLEDGED
-
-
-def conversation(
-    key_id: str,
-    user: str,
-    messages: Sequence[Mapping[str, Any]],
-    answer: Mapping[str, Any],
-    *,
-    no_train: bool = False,
-) -> bytes:
-    """What tells a conversation from others: its opening and the first answer in it. Content: hash it.
-
-    `answer` is the assistant message this request gets; it counts when no earlier one is in `messages`.
-    What is not trained on is told from what is: a request without consent takes no other along.
-    """
-    opening: list[Any] = []
-    first = answer
-    for message in messages:
-        if is_answer(message):
-            first = message
-            break
-        opening.append([message.get("role"), _lasting(message)])
-    parts = [key_id, user, opening, gist(first), *(["no_train"] if no_train else [])]
-    return orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
 
 
 class Asked(NamedTuple):
@@ -225,50 +181,3 @@ def _flag(value: str, place: str) -> bool:
     if lowered in _YES:
         return True
     raise invalid(f"{place} must be 1 or 0", param=place)
-
-
-def _lasting(message: Mapping[str, Any]) -> Any:
-    """A message's content without what its client writes anew for every request: the time, in system prompts.
-
-    Claude Code signs each for its maker in the system prompt: proxies to OpenAI's HTTP leave that line in.
-    """
-    content = _plain(message.get("content"))
-    if not isinstance(content, str):
-        return content
-    if message.get("role") == "user":
-        return _without_passing(content)
-    return (content.partition("\n")[2] if content.startswith(_BILLING) else content).translate(_NO_DIGITS)
-
-
-def _without_passing(text: str) -> str:
-    """Nor the blanks around it: what is told stands on lines of its own, behind a text's last line end."""
-    opened, closed = _PASSING
-    first, *rest = text.split(opened)
-    parts = (piece.partition(closed) for piece in rest)
-    return "".join([first, *(behind if found else opened + told for told, found, behind in parts)]).strip()
-
-
-def _plain(content: Any) -> Any:
-    """A message's content; as a string where it is texts alone, which clients send either way.
-
-    Some mark the parts of their latest messages as to be cached, and send them as strings later.
-    """
-    if not isinstance(content, list):
-        return content
-    texts = all(isinstance(part, dict) and part.get("type") == "text" for part in content)
-    return text_of(content) if texts else content
-
-
-def gist(message: Mapping[str, Any]) -> list[Any]:
-    """What of an assistant message survives a client's round trip: text behind its thoughts, and calls."""
-    calls: list[Any] = []
-    left = _MARKS
-    for call in message.get("tool_calls") or ():
-        function = call.get("function") if isinstance(call, dict) else None
-        if isinstance(function, dict):
-            arguments = function.get("arguments")
-            if isinstance(arguments, str):
-                left -= sum(map(arguments.count, '{[",'))
-                arguments = compared(arguments) if left >= 0 else arguments
-            calls.append([function.get("name"), arguments])
-    return [text_of(message.get("content")).rpartition("</think>")[2].strip(), calls]

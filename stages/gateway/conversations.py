@@ -3,18 +3,18 @@
 The hash of opening and first answer finds a conversation again, also after a restart, but two that begin
 alike have the same: in the memory of this process each gets a session of its own, and what goes on joins
 the latest. Who stops the first answer goes on with as much of it as has come, which has another hash: what
-was cut so is remembered, with the answer's text.
+was cut so is remembered, with the answer's text. So has a conversation whose client was started again, and
+tells the model what is otherwise now: where its hash is not known, one that begins roughly alike is meant.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from typing import Any, NamedTuple
 
-from stages.gateway.attribution import begins, conversation, gist, is_answer
 from stages.gateway.gate import CUT
+from stages.gateway.openings import Opening, conversation, gist, opening
 from stages.vault import Vault
 
 _CONVERSATIONS = 100_000  # beginnings that are remembered
@@ -46,42 +46,51 @@ class Conversations:
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
         self._latest: OrderedDict[str, str] = OrderedDict()  # session by hash, the longest unused first
+        self._begun: OrderedDict[str, str] = OrderedDict()  # the same by what they begin with roughly
         self._cut: OrderedDict[str, _Cut] = OrderedDict()  # the latest by the hash of its opening
 
     def session(
         self, call_id: str, owner: Owner, messages: Sequence[Message], answer: Message, finish: str
     ) -> str:
         """The session of generation `call_id`, which gave `answer` to `messages` and ended by `finish`."""
-        name = "s_" + self._hash(owner, messages, answer)[:24]
-        first = begins(messages)
+        begun = opening(messages)
+        first = begun.answer is None
+        name = self._name(owner, begun, answer)
         known = self._latest.get(name)
-        if not first and not (known or "").startswith(name):  # not known, or by an answer that was cut
-            known = self._gone_on(owner, messages) or known or name
+        if not first and not (known or "").startswith(name):  # not known, or known by another hash
+            known = self._gone_on(owner, begun) or known or self._resumed(owner, begun) or name
         elif known is None:
             known = name
         elif first:
             known = f"{name}-{call_id[-12:]}"
         if first and finish == CUT:
             text, calls = gist(answer)
-            _remember(self._cut, self._opening(owner, messages), _Cut(text[:_SEEN], calls, known), _CUTS)
+            _remember(self._cut, self._opening(owner, begun), _Cut(text[:_SEEN], calls, known), _CUTS)
+        if first:
+            _remember(self._begun, self._name(owner, begun, answer, roughly=True), known, _CONVERSATIONS)
         _remember(self._latest, name, known, _CONVERSATIONS)
         return known
 
-    def _gone_on(self, owner: Owner, messages: Sequence[Message]) -> str:
-        """The session of a first answer that was cut, of which `messages` have a part; "" for none."""
-        cut = self._cut.get(self._opening(owner, messages)) if self._cut else None
-        if cut is None:
+    def _gone_on(self, owner: Owner, begun: Opening) -> str:
+        """The session of a first answer that was cut, of which a part has come back; "" for none."""
+        cut = self._cut.get(self._opening(owner, begun)) if self._cut else None
+        if cut is None or begun.answer is None:
             return ""
-        text, calls = gist(next(filter(is_answer, messages)))
+        text, calls = gist(begun.answer)
         return cut.session if cut.text.startswith(text[:_SEEN]) and calls == cut.calls[: len(calls)] else ""
 
-    def _opening(self, owner: Owner, messages: Sequence[Message]) -> str:
-        """Stands for what was said before the first answer."""
-        return self._hash(owner, list(takewhile(lambda one: not is_answer(one), messages)), {})
+    def _resumed(self, owner: Owner, begun: Opening) -> str:
+        """The session of the latest conversation that began roughly alike; "" for none."""
+        return self._begun.get(self._name(owner, begun, {}, roughly=True), "")
 
-    def _hash(self, owner: Owner, messages: Sequence[Message], answer: Message) -> str:
-        content = conversation(owner.key_id, owner.user, messages, answer, no_train=owner.no_train)
-        return self._vault.pseudonym(content)
+    def _opening(self, owner: Owner, begun: Opening) -> str:
+        """Stands for what was said before the first answer."""
+        return self._name(owner, Opening(begun.messages, None), {})
+
+    def _name(self, owner: Owner, begun: Opening, answer: Message, *, roughly: bool = False) -> str:
+        key, user, no_train = owner
+        content = conversation(key, user, begun, answer, no_train=no_train, roughly=roughly)
+        return "s_" + self._vault.pseudonym(content)[:24]
 
 
 def _remember(known: OrderedDict[str, Any], key: str, value: object, most: int) -> None:

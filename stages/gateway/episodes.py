@@ -17,8 +17,9 @@ from typing import Any
 
 import orjson
 
-from stages.gateway.attribution import Asked, gist
+from stages.gateway.attribution import Asked
 from stages.gateway.attribution import asked as asked_of
+from stages.gateway.openings import gist
 from stages.records import another_answer
 
 _EPISODES = 100_000  # that are remembered

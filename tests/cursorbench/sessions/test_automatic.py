@@ -70,6 +70,10 @@ NOTICES = [
     "This is the Qwen Code. We are setting up the context for our chat.\nToday's date is Friday.\nMore.",
     "<session_context>\nThis is the Gemini CLI. We are setting up the context for our chat.\n"
     "</session_context>",
+    # Qwen Code's, where an answer broke off
+    "The connection dropped mid-response. Resume directly — no apology.\n\n<previous_response_suffix>\nx",
+    "# 1 SEARCH/REPLACE block failed to match!\n\n## SearchReplaceNoExactMatch: This SEARCH block",  # Aider's
+    "I have *added these files to the chat* so you can go ahead and edit them.\n\na.py",
     '<cross-session-message from="oven">hot</cross-session-message>',
     "Tool loaded.",
     # Codex's, which only its rollouts tell by their events
@@ -121,6 +125,7 @@ def test_notices_are_no_persons(text: str) -> None:
             "  <input>Bake it.</input>\n</codex_delegation>",
             "sub_agent",
         ),
+        ("Managed memory has TWO directories. Choose which one to write each memory into by", "sub_agent"),
         (f"I hit my usage limit while you were working, but it has reset now. {RESUME}", "continuation"),
         (f"The app was quit while you were working. {RESUME}", "continuation"),
         (

@@ -11,6 +11,7 @@ from cursorbench.sessions import kinds
 from cursorbench.sessions.items import Interrupt, UserTurn
 from cursorbench.sessions.spoken import parts
 
+RULES = "# *SEARCH/REPLACE block* Rules:\n\nEvery *SEARCH/REPLACE block* must use this format:\n"
 EDITOR = """# Context from my IDE setup:
 
 ## Active file: src/oven.py
@@ -169,6 +170,18 @@ PRIOR = '\n## Prior conversation with Codex:\n{"conversation":[{"role":"user","c
         ),
         (f"<user_message>\nwhy?\n</user_message>\n{NOON}", [("meta", NOON), ("", "why?")]),
         ("<user_message>\nwhy?\n</user_message>", None),
+        (f"why?\n\n\n{NOON}\n", [("", "why?"), ("meta", NOON)]),  # Kilo of 2026
+        (f"why does it say {NOON}", None),
+        (f"bake\n\n{RULES}1. The path", [("", "bake"), ("meta", f"{RULES}1. The path")]),  # Aider's
+        (f"what are the {RULES}?", None),
+        (
+            "<current_datetime>noon</current_datetime>\n\nwhy?",
+            [  # Copilot CLI's
+                ("meta", "<current_datetime>noon</current_datetime>"),
+                ("", "why?"),
+            ],
+        ),
+        ('<user_input mode="act">why?</user_input>', [("", "why?")]),  # Cline's logs
         ("[subagents] Result:\nTotal: 5", [("tool_result", "[subagents] Result:\nTotal: 5")]),
         (
             "[attempt_completion] Result:\nThe user has provided feedback.\n"

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from stages.gateway.attribution import asked, conversation, text_of
+from stages.gateway import openings
+from stages.gateway.attribution import asked, text_of
 from stages.gateway.conversations import Conversations, Owner
 from stages.gateway.keys import ApiKeys
 from stages.gateway.times import parse_ms
@@ -24,6 +25,10 @@ CALL = {
     "content": None,
     "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}],
 }
+
+
+def conversation(key: str, user: str, messages: list[Any], answer: dict[str, Any]) -> bytes:
+    return openings.conversation(key, user, openings.opening(messages), answer, no_train=False)
 
 
 def test_positions_by_hand() -> None:
@@ -374,6 +379,64 @@ async def test_a_derived_session_survives_a_restart(rig: Rig) -> None:
     rig.gateway._recorder._conversations = Conversations(rig.vault)
     await rig.chat("", messages=messages)
     assert len({g.session for g in rig.generations()}) == 1
+
+
+def test_a_client_that_is_started_again_is_in_its_session(rig: Rig) -> None:
+    """Continue tells what git says now, Qwen Code another date: what was said next was about no answer."""
+    kept, owner = Conversations(rig.vault), Owner("k", "ada", no_train=False)
+
+    def found(call: str, git: str, *messages: Any, answer: str = "done") -> str:
+        prompt = {"role": "system", "content": f"You are an agent.\n\n{git}"}
+        return kept.session(f"{call:0>20}", owner, [prompt, *messages], {"content": answer}, "stop")
+
+    first = found("a", "clean", U)
+    dated = {"role": "user", "content": "<system-reminder>noon</system-reminder>\nfix it"}
+    on = {"role": "user", "content": "no, that is wrong"}
+    assert found("b", "?? made.py", U, A, on) == first
+    assert found("c", "?? made.py\nM it.py", dated, A, on) == first
+    other = found("d", "elsewhere", U)
+    assert other != first, "at the same time, in another folder"
+    assert (found("e", "elsewhere", U, A, on), found("f", "clean", U, A, on)) == (other, first)
+    assert found("g", "later", U, A, on) == other, "the latest that began so"
+    side = {"role": "system", "content": "You are the memory of an agent."}
+    assert kept.session("0" * 20, owner, [side, U, A, on], A, "stop") not in (first, other)
+    assert found("h", "later", U, {**A, "content": "no"}, on) not in (first, other)
+
+
+def test_aiders_examples_are_no_answers_of_a_model(rig: Rig) -> None:
+    """With them all of a user's conversations were one session; each request maps the repository anew."""
+    kept, owner = Conversations(rig.vault), Owner("k", "ada", no_train=False)
+    ok = {"role": "assistant", "content": "Ok."}
+    example = [
+        {"role": "user", "content": "Change get_factorial()"},
+        {"role": "assistant", "content": "a.py"},
+    ]
+    switched = {
+        "role": "user",
+        "content": "I switched to a new code base. Please don't consider the above files.",
+    }
+    rules = "\n\n# *SEARCH/REPLACE block* Rules:\n\nEvery *SEARCH/REPLACE block* must use this format:\n1."
+
+    def chat(files: str, *texts: str) -> list[dict[str, str]]:
+        roles = ("user", "assistant")
+        said = [{"role": roles[n % 2], "content": text} for n, text in enumerate(texts)]
+        told = {
+            "role": "user",
+            "content": f"Here are summaries of some files present in my git repository.\n{files}",
+        }
+        wont = {"role": "assistant", "content": "Ok, I won't try and edit those files without asking first."}
+        return [*example, switched, ok, told, wont, *said]
+
+    first = chat("a.py", f"bake{rules}")
+    failed = "# 1 SEARCH/REPLACE block failed to match!\n\n## SearchReplaceNoExactMatch"
+    again = chat("a.py b.py", "bake", "here", failed + rules)
+    no = chat("a.py b.py", "bake", "here", failed, "there", f"too sweet{rules}")
+    found = [
+        kept.session(f"{n:0>20}", owner, one, {"content": "here"}, "stop")
+        for n, one in enumerate([first, chat("a.py", f"boil{rules}"), again, no])
+    ]
+    assert found[0] == found[2] == found[3] != found[1]
+    assert [asked(one).requests for one in (first, again, no)] == [2, 2, 3], "the example's is one"
 
 
 async def stopped(rig: Rig, say: str, pieces: int, **body: Any) -> tuple[dict[str, str], str]:

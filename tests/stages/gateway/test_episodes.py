@@ -153,3 +153,17 @@ async def test_the_request_once_more_is_the_follow_up_of_the_first(tmp_path: Any
     found = follow_ups(tmp_path)
     assert list(found) == [first, second]
     assert list(found.values()) == [second, ""]
+
+
+async def test_the_request_once_more_is_no_follow_up_where_the_engine_died(tmp_path: Any) -> None:
+    """Copilot, OpenCode and others ask again by themselves, and their library does not say so."""
+    async with running(tmp_path) as rig:
+        rig.stub.words = "stub:die=3 stub:say half an answer"
+        await rig.chat("bake", stream=True)
+        rig.stub.words = "stub:say done"
+        await rig.chat("bake")
+        messages = [{"role": "user", "content": "bake"}, {"role": "assistant", "content": "done"}]
+        await rig.chat("", messages=[*messages, {"role": "user", "content": "too sweet"}])
+        died, answer, complaint = rig.generations()
+    assert died.finish_reason == "error"
+    assert follow_ups(tmp_path) == {died.id: "", answer.id: complaint.id, complaint.id: ""}

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from cursorbench.harness.hermes import ToolSet
 from cursorbench.json_values import MAX_VALUES, values
 from stages.gateway import event_data, events, request
-from stages.gateway.attribution import asked, gist
+from stages.gateway.attribution import asked
 from stages.gateway.errors import ApiError
 from stages.gateway.http import is_deep, parse_json
+from stages.gateway.openings import gist
 from stages.gateway.otlp_http import JSON, TRACES, export
 from stages.gateway.request_fields import wrong_call
 from tests.stages.gateway.rig import Rig
