@@ -62,7 +62,8 @@ class Generator:
         self._admission.require_room(key.id)
         who, request, _ = await self._read(dialect, exchange, key)
         whose = Whose.of(key, who.user)
-        with self._admission.admit(whose):
+        with self._admission.admit(whose) as place:
+            place.timed = False
             engine = self._arms.of(who.user, key.population).engine
             counted = await count_tokens(engine, request, whose, self._context)
         await send_json(exchange.send, 200, {"input_tokens": counted})

@@ -179,10 +179,12 @@ def _part(block: dict[str, Any], where: str) -> Part | None:
 
 def _tools(request: _Request) -> list[dict[str, Any]]:
     """The client's tools; one that is to be loaded later as soon as the conversation has named it."""
-    tools = {}
+    tools: dict[str, _Tool] = {}
     for index, tool in enumerate(request.tools):
         if tool.get("type") in _CALLABLE:
             read = _declared(tool, f"tools[{index}]")
+            if read.name in tools:
+                raise invalid("another tool has this name", param=f"tools[{index}].name")
             tools[read.name] = read
     for index, message in enumerate(request.messages):
         for block in message.content if isinstance(message.content, list) else ():

@@ -302,6 +302,7 @@ def test_tools_that_are_loaded_later_are_told_once_they_are_named() -> None:
         ({"stop_sequences": [""]}, "stop_sequences[0]"),
         ({"system": [{"type": "text", "text": None}]}, "system[0].text"),
         ({"tools": [{"name": "a"}]}, "tools[0]"),
+        ({"tools": [READ, READ]}, "tools[1].name"),
         ({"tool_choice": {"type": "tool", "name": "a"}}, "tool_choice"),
         ({"output_config": {"format": {"type": "xml"}}}, "output_config.format"),
         ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema"),
@@ -358,15 +359,16 @@ async def test_a_text_that_no_engine_takes_is_not_counted(tmp_path: Any) -> None
             assert long["message"].startswith("prompt is too long: ")
 
 
-async def test_counting_says_nothing_of_whether_the_engine_answers(tmp_path: Any) -> None:
+async def test_counting_says_nothing_of_whether_the_engine_answers_or_how_soon(tmp_path: Any) -> None:
     """It works where nothing is generated, and may be missing where all is well."""
     async with running(tmp_path, breaker={"min_requests": 2}) as rig:
-        breaker = rig.served.health.breaker
+        breaker, before = rig.served.health.breaker, rig.gateway.admission._mean_s
         for up, status in ((True, 200), (False, 503)):
             rig.stub.up = up
             counts = [await post(rig, HELLO, "/v1/messages/count_tokens") for _ in range(4)]
             assert {counted.status_code for counted in counts} == {status}
             assert (breaker.state, breaker.counted()) == ("closed", (0, 0))
+        assert rig.gateway.admission._mean_s == before
 
 
 async def test_an_answer_may_be_bound_to_a_schema(rig: Rig) -> None:
