@@ -50,11 +50,12 @@ class Generator:
         """One generation."""
         key = self._identify(exchange)
         self._admission.require_room(key.id)
-        who, request, form = await self._read(dialect, exchange, key)
-        with self._admission.admit(Whose.of(key, who.user)) as place:
-            if request.stream:
-                place.stream()
-            await self._generate(exchange, key, who, request, form)
+        with dialect.telling():
+            who, request, form = await self._read(dialect, exchange, key)
+            with self._admission.admit(Whose.of(key, who.user)) as place:
+                if request.stream:
+                    place.stream()
+                await self._generate(exchange, key, who, request, form)
 
     async def count(self, dialect: Dialect, exchange: Exchange) -> None:
         """How many tokens the prompt has; nothing is generated."""

@@ -16,6 +16,7 @@ from stages.gateway.dialects.messages_answer import MessagesForm
 from stages.gateway.dialects.talk import Part, Talk, call_of, image_part, text_part, tool_of
 from stages.gateway.errors import invalid
 
+FIELDS = {"stop": "stop_sequences", "response_format": "output_config.format"}  # by chat's names
 _BILLING = "x-anthropic-billing-header:"  # signs each request for its maker: nothing to a model
 _SAME = ("stream", "temperature", "top_p", "top_k")
 _WHOSE = ("model", "metadata", "user")
