@@ -65,8 +65,9 @@ class Generator:
         whose = Whose.of(key, who.user)
         with self._admission.admit(whose) as place:
             place.timed = False
-            engine = self._arms.of(who.user, key.population).engine
-            counted = await count_tokens(engine, request, whose, self._context)
+            arm = self._arms.of(who.user, key.population)
+            arm.served.require_ready()
+            counted = await count_tokens(arm.engine, request, whose, self._context)
         await send_json(exchange.send, 200, {"input_tokens": counted})
 
     async def _read(self, dialect: Dialect, exchange: Exchange, key: ApiKey) -> tuple[Who, Request, Form]:

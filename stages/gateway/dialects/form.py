@@ -112,6 +112,8 @@ def read_as(body: dict[str, Any], kind: type[T]) -> T:
         missing = _MISSING.search(what)
         param = ".".join(filter(None, (where.strip("`$."), missing and missing[1]))) or None
         message = "it is required" if missing else f"{what[:1].lower()}{what[1:]}"
+        if what.startswith("Invalid enum value"):  # which it repeats
+            message = "it is none of what it may be"
         raise invalid(f"{param}: {message}" if param else message, param=param) from None
 
 
