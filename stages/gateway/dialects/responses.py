@@ -92,6 +92,9 @@ def _messages(request: _Request, names: Named) -> list[dict[str, Any]]:
 
 def _add(talk: Talk, item: dict[str, Any], names: Named, where: str) -> None:
     kind = item.get("type", "message")
+    if kind == "item_reference" or item.keys() == {"id"}:
+        message = 'nothing is kept that could be referred to: send the items themselves ("store": false)'
+        raise invalid(message, param=where, code="unsupported_parameter")
     if kind == "message":
         _say(talk, item, where)
     elif kind == "function_call":

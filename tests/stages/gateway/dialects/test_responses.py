@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stages.gateway.dialects import responses
+from stages.gateway.errors import ApiError
 from tests.stages.gateway.dialects.test_messages import events
 from tests.stages.gateway.rig import Rig, running
 
@@ -237,6 +238,7 @@ def test_fields_that_have_other_names_in_chat() -> None:
         ({"input": [{"type": "message", "role": "robot", "content": "a"}]}, "input[0].role"),
         ({"input": [{"type": "message", "role": "user", "content": 7}]}, "input[0].content"),
         ({"input": [{"type": "item_reference", "id": "a"}]}, "input[0]"),
+        ({"input": [{"type": "compaction", "id": "a"}]}, "input[0]"),
         ({"input": [{"type": "function_call", "name": "a", "call_id": "b"}]}, "input[0].arguments"),
         ({"input": [{"type": "function_call_output", "call_id": "b"}]}, "input[0].output"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
@@ -257,6 +259,13 @@ async def test_what_is_wrong_is_told(rig: Rig, body: dict[str, Any], param: str 
     error = answer.json()["error"]
     assert (answer.status_code, error["type"], error["param"]) == (400, "invalid_request_error", param)
     assert not rig.generations()
+
+
+@pytest.mark.parametrize("item", [{"type": "item_reference", "id": "a"}, {"id": "a"}])
+def test_who_refers_to_an_item_is_told_how_to_send_it(item: dict[str, Any]) -> None:
+    with pytest.raises(ApiError) as refused:
+        responses.read({**HELLO, "input": [item]})
+    assert '"store": false' in refused.value.message
 
 
 async def test_a_stream_that_breaks_off_has_failed(rig: Rig) -> None:
