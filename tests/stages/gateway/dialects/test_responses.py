@@ -169,6 +169,29 @@ async def test_tools_that_take_one_text(rig: Rig, stream: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ('{"input": "{}"}', "{}"),
+        ('{"patch": "x", "n": 1.0}', '{"patch": "x", "n": 1.0}'),
+        ('{"input": "x", "n": 1}', "x"),
+        ('"x"', '"x"'),
+        ('{"input": 1}', '{"input": 1}'),
+    ],
+)
+async def test_who_sends_a_call_of_such_a_tool_back_stays_in_the_session(
+    rig: Rig, written: str, told: str
+) -> None:
+    body = {"model": "rtrl", "input": f"stub:call apply_patch {written}", "tools": [PATCH]}
+    (item,) = (await post(rig, body)).json()["output"]
+    assert item["input"] == told
+    output = {"type": "custom_tool_call_output", "call_id": item["call_id"], "output": "no"}
+    rig.stub.words = "stub:say ok"
+    await post(rig, {**body, "input": [said("user", body["input"]), item, output]})
+    one, two = rig.generations()
+    assert (two.session, two.episode, two.ordinal) == (one.session, one.episode, 1)
+
+
+@pytest.mark.parametrize(
     ("name", "arguments", "kind"),
     [("spawn", '{"path": "a"}', "function_call"), ("apply_patch", '{"input": "p"}', "custom_tool_call")],
 )
