@@ -118,7 +118,13 @@ class Admission:
 
 
 class Place:
-    """One accepted generation."""
+    """One accepted generation.
+
+    Attributes:
+        timed: whether how long it takes says how long others wait.
+    """
+
+    timed = True
 
     def __init__(self, admission: Admission, whose: Whose) -> None:
         self._of, self._whose = admission, whose
@@ -132,7 +138,7 @@ class Place:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        seconds = time.monotonic() - self._began if kind is None else None
+        seconds = time.monotonic() - self._began if kind is None and self.timed else None
         self._of.left(seconds, self._whose, streamed=self._streamed)
 
     def stream(self) -> None:

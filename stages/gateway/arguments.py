@@ -24,8 +24,18 @@ def object_in(arguments: str) -> dict[str, Any] | None:
 
 
 def compared(arguments: str) -> Any:
-    """What tells arguments from others. An API that tells objects alone has all that are none as {}."""
+    """What tells arguments from others, in whichever API they come back.
+
+    Anthropic's, which tells objects alone, has all that are none as {}. OpenAI's Responses has a tool that
+    takes one text, `input`: it comes back as that alone, where there is none with all that the model wrote.
+    """
     value = object_in(arguments)
+    if value is not None and isinstance(text := value.get("input"), str):
+        try:
+            orjson.loads(text)
+        except orjson.JSONDecodeError:
+            return text
+        arguments, value = text, object_in(text)
     if value is None:
         return {}
     return _as_written_anywhere(value) if len(arguments) <= _LONG else value

@@ -52,13 +52,14 @@ class Generator:
         """One generation."""
         key = self._identify(exchange)
         self._admission.require_room(key.id)
-        who, request, form = await self._read(dialect, exchange, key)
-        with self._admission.admit(Whose.of(key, who.user)) as place:
-            if request.stream:
-                place.stream()
-            if not who.no_train:
-                await self._refused_calls.tell(key.id, request.messages)
-            await self._generate(exchange, key, who, request, form)
+        with dialect.telling():
+            who, request, form = await self._read(dialect, exchange, key)
+            with self._admission.admit(Whose.of(key, who.user)) as place:
+                if request.stream:
+                    place.stream()
+                if not who.no_train:
+                    await self._refused_calls.tell(key.id, request.messages)
+                await self._generate(exchange, key, who, request, form)
 
     async def count(self, dialect: Dialect, exchange: Exchange) -> None:
         """How many tokens the prompt has; nothing is generated."""
@@ -66,9 +67,11 @@ class Generator:
         self._admission.require_room(key.id)
         who, request, _ = await self._read(dialect, exchange, key)
         whose = Whose.of(key, who.user)
-        with self._admission.admit(whose):
-            engine = self._arms.of(who.user, key.population).engine
-            counted = await count_tokens(engine, request, whose, self._context)
+        with self._admission.admit(whose) as place:
+            place.timed = False
+            arm = self._arms.of(who.user, key.population)
+            arm.served.require_ready()
+            counted = await count_tokens(arm.engine, request, whose, self._context)
         await send_json(exchange.send, 200, {"input_tokens": counted})
 
     async def _read(self, dialect: Dialect, exchange: Exchange, key: ApiKey) -> tuple[Who, Request, Form]:

@@ -8,7 +8,9 @@ its own. Here are the interface and the plain form, which changes nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -49,10 +51,26 @@ class Form(Protocol):
 
 
 class Dialect(NamedTuple):
-    """An API. `read` makes a body of `api` of its own, and gives the answer's form. Raises ApiError."""
+    """An API. `read` makes a body of `api` of its own, and gives the answer's form. Raises ApiError.
+
+    `fields`: what it calls those of `api` that have another name there.
+    """
 
     api: Api
     read: Callable[[dict[str, Any]], tuple[dict[str, Any], Form]]
+    fields: Mapping[str, str] = MappingProxyType({})
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Errors about fields of `api` are told by the names that they have here."""
+        try:
+            yield
+        except ApiError as error:
+            param = error.param or ""
+            if param in self.fields:
+                error.param = self.fields[param]
+                error.message = re.sub(rf"\b{param}\b", error.param, error.message)
+            raise
 
 
 class Plain:
@@ -94,6 +112,8 @@ def read_as(body: dict[str, Any], kind: type[T]) -> T:
         missing = _MISSING.search(what)
         param = ".".join(filter(None, (where.strip("`$."), missing and missing[1]))) or None
         message = "it is required" if missing else f"{what[:1].lower()}{what[1:]}"
+        if what.startswith("Invalid enum value"):  # which it repeats
+            message = "it is none of what it may be"
         raise invalid(f"{param}: {message}" if param else message, param=param) from None
 
 

@@ -16,6 +16,7 @@ from stages.gateway.dialects.messages_answer import MessagesForm
 from stages.gateway.dialects.talk import Part, Talk, call_of, image_part, text_part, tool_of
 from stages.gateway.errors import invalid
 
+FIELDS = {"stop": "stop_sequences", "response_format": "output_config.format"}  # by chat's names
 _BILLING = "x-anthropic-billing-header:"  # signs each request for its maker: nothing to a model
 _SAME = ("stream", "temperature", "top_p", "top_k")
 _WHOSE = ("model", "metadata", "user")
@@ -179,10 +180,12 @@ def _part(block: dict[str, Any], where: str) -> Part | None:
 
 def _tools(request: _Request) -> list[dict[str, Any]]:
     """The client's tools; one that is to be loaded later as soon as the conversation has named it."""
-    tools = {}
+    tools: dict[str, _Tool] = {}
     for index, tool in enumerate(request.tools):
         if tool.get("type") in _CALLABLE:
             read = _declared(tool, f"tools[{index}]")
+            if read.name in tools:
+                raise invalid("another tool has this name", param=f"tools[{index}].name")
             tools[read.name] = read
     for index, message in enumerate(request.messages):
         for block in message.content if isinstance(message.content, list) else ():

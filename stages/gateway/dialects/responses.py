@@ -16,6 +16,11 @@ from stages.gateway.dialects.responses_answer import Named, ResponsesForm, Tool
 from stages.gateway.dialects.talk import Part, Talk, call_of, image_part, text_part, tool_of
 from stages.gateway.errors import invalid
 
+FIELDS = {  # by chat's names
+    "max_tokens": "max_output_tokens",
+    "response_format": "text.format",
+    "reasoning_effort": "reasoning.effort",
+}
 _SAME = ("model", "stream", "temperature", "top_p", "metadata", "user")
 _KEPT = ("previous_response_id", "conversation", "prompt")  # what a server would have to have kept
 _EFFORTS = ("low", "medium", "high")  # that chat has, too
@@ -87,6 +92,9 @@ def _messages(request: _Request, names: Named) -> list[dict[str, Any]]:
 
 def _add(talk: Talk, item: dict[str, Any], names: Named, where: str) -> None:
     kind = item.get("type", "message")
+    if kind == "item_reference" or item.keys() == {"id"}:
+        message = 'nothing is kept that could be referred to: send the items themselves ("store": false)'
+        raise invalid(message, param=where, code="unsupported_parameter")
     if kind == "message":
         _say(talk, item, where)
     elif kind == "function_call":

@@ -11,13 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stages.gateway import stub_engine
 from stages.gateway.config import DefaultSampling
 from stages.gateway.dialects import messages, responses
 from stages.gateway.dialects.messages_answer import MessagesForm
 from stages.gateway.dialects.responses_answer import Named, ResponsesForm
 from stages.gateway.errors import ApiError
+from stages.gateway.http import send_json
 from stages.gateway.request import parse_request
 from tests.stages.gateway.dialects.test_messages import events
+from tests.stages.gateway.rig import Rig
 
 NAMES = [
     "type",
@@ -128,6 +131,34 @@ def test_a_body_is_a_request_or_refused(read: Any, base: dict[str, Any], more: d
     except ApiError as error:
         refused = error.status
     assert refused in (None, 400)
+
+
+@pytest.mark.parametrize(
+    ("path", "refused", "told", "message"),
+    [
+        ("/v1/chat/completions", "max_tokens", "max_tokens", "max_tokens may be 9 at most, the context"),
+        (
+            "/v1/responses",
+            "max_tokens",
+            "max_output_tokens",
+            "max_output_tokens may be 9 at most, the context",
+        ),
+        ("/v1/responses", "temperature", "temperature", "the engine refused temperature"),
+        ("/v1/messages", "stop", "stop_sequences", "the engine refused stop_sequences"),
+    ],
+)
+async def test_what_an_engine_refuses_is_told_by_the_name_that_the_client_gave_it(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, path: str, refused: str, told: str, message: str
+) -> None:
+    async def error(send: Any, status: int, _: str) -> None:
+        words = f"{refused}=10 cannot be greater than max_model_len=9" if "max" in refused else refused
+        await send_json(send, status, {"error": {"message": words, "param": refused}})
+
+    monkeypatch.setattr(stub_engine, "_error", error)
+    asks = "stub:status=400"
+    body = {"model": "rtrl", "max_tokens": 10, "messages": [{"role": "user", "content": asks}], "input": asks}
+    found = (await rig.http.post(path, json=body)).json()["error"]
+    assert (found["param"], found["message"]) == (told, message)
 
 
 arguments = st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=3), max_size=2)

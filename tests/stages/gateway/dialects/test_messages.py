@@ -294,7 +294,7 @@ def test_tools_that_are_loaded_later_are_told_once_they_are_named() -> None:
         ({"max_tokens": None}, "max_tokens"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"messages": []}, "messages"),
-        ({"messages": [{"role": "tool", "content": "a"}]}, "messages[0].role"),
+        ({"messages": [{"role": "robot", "content": "a"}]}, "messages[0].role"),
         ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content"),
         ({"messages": [{"role": "user"}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": [{"type": "audio"}]}]}, "messages[0].content[0]"),
@@ -302,6 +302,7 @@ def test_tools_that_are_loaded_later_are_told_once_they_are_named() -> None:
         ({"stop_sequences": [""]}, "stop_sequences[0]"),
         ({"system": [{"type": "text", "text": None}]}, "system[0].text"),
         ({"tools": [{"name": "a"}]}, "tools[0]"),
+        ({"tools": [READ, READ]}, "tools[1].name"),
         ({"tool_choice": {"type": "tool", "name": "a"}}, "tool_choice"),
         ({"output_config": {"format": {"type": "xml"}}}, "output_config.format"),
         ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema"),
@@ -316,6 +317,7 @@ async def test_what_is_wrong_is_told_as_this_api_tells_it(rig: Rig, body: dict[s
     assert (answer.status_code, told["type"]) == (400, "error")
     assert (told["error"]["type"], told["error"]["param"]) == ("invalid_request_error", param)
     assert told["request_id"] == answer.headers["x-request-id"]
+    assert "robot" not in told["error"]["message"], "nothing of the content"
     assert not rig.generations()
 
 
@@ -358,15 +360,19 @@ async def test_a_text_that_no_engine_takes_is_not_counted(tmp_path: Any) -> None
             assert long["message"].startswith("prompt is too long: ")
 
 
-async def test_counting_says_nothing_of_whether_the_engine_answers(tmp_path: Any) -> None:
+async def test_counting_says_nothing_of_whether_the_engine_answers_or_how_soon(tmp_path: Any) -> None:
     """It works where nothing is generated, and may be missing where all is well."""
     async with running(tmp_path, breaker={"min_requests": 2}) as rig:
-        breaker = rig.served.health.breaker
+        breaker, before = rig.served.health.breaker, rig.gateway.admission._mean_s
         for up, status in ((True, 200), (False, 503)):
             rig.stub.up = up
             counts = [await post(rig, HELLO, "/v1/messages/count_tokens") for _ in range(4)]
             assert {counted.status_code for counted in counts} == {status}
             assert (breaker.state, breaker.counted()) == ("closed", (0, 0))
+        assert rig.gateway.admission._mean_s == before
+        rig.served.engine = "starting"
+        codes = [await post(rig, HELLO, f"/v1/messages{path}") for path in ("", "/count_tokens")]
+        assert {answer.json()["error"]["code"] for answer in codes} == {"engine_starting"}
 
 
 async def test_an_answer_may_be_bound_to_a_schema(rig: Rig) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stages.gateway.dialects import responses
+from stages.gateway.errors import ApiError
 from tests.stages.gateway.dialects.test_messages import events
 from tests.stages.gateway.rig import Rig, running
 
@@ -168,6 +169,29 @@ async def test_tools_that_take_one_text(rig: Rig, stream: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ('{"input": "{}"}', "{}"),
+        ('{"patch": "x", "n": 1.0}', '{"patch": "x", "n": 1.0}'),
+        ('{"input": "x", "n": 1}', "x"),
+        ('"x"', '"x"'),
+        ('{"input": 1}', '{"input": 1}'),
+    ],
+)
+async def test_who_sends_a_call_of_such_a_tool_back_stays_in_the_session(
+    rig: Rig, written: str, told: str
+) -> None:
+    body = {"model": "rtrl", "input": f"stub:call apply_patch {written}", "tools": [PATCH]}
+    (item,) = (await post(rig, body)).json()["output"]
+    assert item["input"] == told
+    output = {"type": "custom_tool_call_output", "call_id": item["call_id"], "output": "no"}
+    rig.stub.words = "stub:say ok"
+    await post(rig, {**body, "input": [said("user", body["input"]), item, output]})
+    one, two = rig.generations()
+    assert (two.session, two.episode, two.ordinal) == (one.session, one.episode, 1)
+
+
+@pytest.mark.parametrize(
     ("name", "arguments", "kind"),
     [("spawn", '{"path": "a"}', "function_call"), ("apply_patch", '{"input": "p"}', "custom_tool_call")],
 )
@@ -237,6 +261,7 @@ def test_fields_that_have_other_names_in_chat() -> None:
         ({"input": [{"type": "message", "role": "robot", "content": "a"}]}, "input[0].role"),
         ({"input": [{"type": "message", "role": "user", "content": 7}]}, "input[0].content"),
         ({"input": [{"type": "item_reference", "id": "a"}]}, "input[0]"),
+        ({"input": [{"type": "compaction", "id": "a"}]}, "input[0]"),
         ({"input": [{"type": "function_call", "name": "a", "call_id": "b"}]}, "input[0].arguments"),
         ({"input": [{"type": "function_call_output", "call_id": "b"}]}, "input[0].output"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
@@ -257,6 +282,13 @@ async def test_what_is_wrong_is_told(rig: Rig, body: dict[str, Any], param: str 
     error = answer.json()["error"]
     assert (answer.status_code, error["type"], error["param"]) == (400, "invalid_request_error", param)
     assert not rig.generations()
+
+
+@pytest.mark.parametrize("item", [{"type": "item_reference", "id": "a"}, {"id": "a"}])
+def test_who_refers_to_an_item_is_told_how_to_send_it(item: dict[str, Any]) -> None:
+    with pytest.raises(ApiError) as refused:
+        responses.read({**HELLO, "input": [item]})
+    assert '"store": false' in refused.value.message
 
 
 async def test_a_stream_that_breaks_off_has_failed(rig: Rig) -> None:
