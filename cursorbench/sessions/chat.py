@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from cursorbench.sessions import calls, responses_items, spoken
+from cursorbench.sessions.automatic import launches_skill
 from cursorbench.sessions.calls import Arguments, Call, Open, Result, arguments_of, changes_of, edits
 from cursorbench.sessions.codex_agents import letter_of
 from cursorbench.sessions.definitions import Checked, Definitions
@@ -162,6 +163,18 @@ def plain_text(value: object) -> str:
     return json_text(value)
 
 
+def _skills_marked(messages: list[Message]) -> Iterator[Message]:
+    """The messages; the text of a skill that the model called is marked as nobody's."""
+    launched = False
+    for message in messages:
+        now = any(launches_skill(result.text) for result in message.results)
+        if (now or launched) and message.role == "user" and not message.automatic:
+            halted = any(part.stopped for part in spoken.parts(message.text))
+            message.automatic = "" if halted else "meta"
+        launched = now or (launched and message.role == "tool")
+        yield message
+
+
 class Conversation:
     """Tells each message of a session once, though every request has all messages before it again.
 
@@ -190,7 +203,7 @@ class Conversation:
         `tools` are those that it offered.
         """
         times, asked = Counter() if times is None else times, False
-        for message in messages:
+        for message in _skills_marked(messages):
             if self._new(session, message, times):
                 asked = asked or message.role in ("user", "tool")
                 yield from self._said(message, session, at, place, Answer(message=None), tools)

@@ -43,7 +43,8 @@ _KEEPING = re.compile(  # the client's own notes: known to exist, nothing of an 
     r"|content-replacement|attribution-snapshot|marble-origami-(commit|snapshot|reset)"
     r"|(atis|isolation)-latch|bridge-session|compact|frame-link|relocated|ended-by-model|fork-context-ref"
     r"|observer-ref|history-suppression|speculation-accept|artifact-(autoreact-ledger|comment-monitor)"
-    r"|teleported-from|continued-in"
+    r"|teleported-from|continued-in|api-request(-(shape|blob|resumed))?|tools-used|data-flow-(records|incomplete)"
+    r"|derived-from|dev-mods|memory-mode|resume-head-vouch|session-owner"
 )
 _OWNERS = {"summary": "leafUuid", "file-history-snapshot": "snapshot", "teleported-from": "remoteSessionId"}
 _QUIET = "image document redacted_thinking container_upload tool_reference fallback"

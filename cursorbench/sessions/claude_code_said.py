@@ -26,7 +26,7 @@ _ASKED = (
     "[SUGGESTION MODE: ",
 )
 _ASIDE = "aside_question-"  # what a person asked with /btw while the agent worked, and its answer
-_SIDE_QUESTION = "<system-reminder>This is a side question from the user."
+SIDE_QUESTION = "<system-reminder>This is a side question from the user."  # before a person's, asked by /btw
 _UUID = re.compile(r"(?=.{36}\Z)[^-]*(?:-[^-]*){4}")
 _WAITING = 1000  # prompts kept until they are said; a loop of a broken client is no reason to keep more
 
@@ -52,7 +52,7 @@ def automatic_line(line: dict[str, Any]) -> Automatic:
 def _is_side_question(line: dict[str, Any]) -> bool:
     """Whether a person asked this of an agent that only answers it; its log begins as the session's does."""
     asked = text_of(line.get("agentId")).startswith(_ASIDE)
-    return asked and plain(table_of(line.get("message")).get("content")).startswith(_SIDE_QUESTION)
+    return asked and plain(table_of(line.get("message")).get("content")).startswith(SIDE_QUESTION)
 
 
 def turns(line: dict[str, Any], text: str, **own: Any) -> Iterator[UserTurn | Interrupt]:
@@ -71,7 +71,10 @@ def is_shutdown(line: dict[str, Any]) -> bool:
 def denied(line: dict[str, Any]) -> dict[str, Any]:
     """What a line with a call's result says of who denied the call; see `claude_code_tools.outcome`."""
     kind, feedback = text_of(line.get("toolDenialKind")), text_of(line.get("userFeedback")).strip()
-    return {"shutdown": is_shutdown(line), "denial": kind, "feedback": feedback}
+    decision = table_of(line.get("permissionDecision"))
+    by = text_of(decision.get("source")) if decision.get("decision") == "reject" else ""
+    words = line.get("holdsPersonsWords") is True
+    return {"shutdown": is_shutdown(line), "denial": kind, "feedback": feedback, "by": by, "words": words}
 
 
 def without_helpers(

@@ -31,6 +31,8 @@ _BUTTONS = (  # under a question: what the client says in the user's name when o
 )
 _REJECTED = "user-rejected"
 _STOPPED = frozenset({"interrupted", "cancelled"})
+_RUNNING = "this call was stopped while running, not refused before it ran"  # behind the words of a refusal
+_DECIDED: dict[str, Outcome] = {"user_reject": "rejected", "user_abort": "interrupted"}
 _NOTE = "\n\nNote: The user's next message may contain a correction or preference."
 _COMMITTED = re.compile(r"^\[[^\]\n]* ([0-9a-f]{7,40})\] (.*)$", re.MULTILINE)
 
@@ -110,24 +112,31 @@ def outcome(
     shutdown: bool = False,
     denial: str = "",
     feedback: str = "",
+    by: str = "",
+    words: bool = False,
 ) -> tuple[Outcome, str]:
     """How a call ended, and what the user said when rejecting it.
 
     At a `shutdown` the client ends the calls that run in the words of a rejection; nobody rejected them.
     `denial` and `feedback` are a line's `toolDenialKind` and `userFeedback`, "" before 2.1.205: who did it.
     "user-rejected" alone says little: the client says it of calls that nobody was there to allow, too.
+    `by` is whose no it was, by a line's `permissionDecision`, "" before 2.1.332 and for no such decision;
+    with `words` (`holdsPersonsWords`) the text is what the person said.
     """
     wrong = block.get("is_error") is True or text_of(result).startswith("Error: ")
     told = text.lstrip()
+    if wrong and by and not shutdown:
+        ended = _DECIDED.get(by, "error")
+        said = _reason(told) or feedback or (told.rstrip() if words else "")
+        return ended, said if ended == "rejected" else ""
     if text_of(result).startswith("User rejected") or (wrong and told.startswith(_REFUSALS)):
-        if shutdown or denial in _STOPPED:
+        if shutdown or denial in _STOPPED or _RUNNING in told:
             return "interrupted", ""
         return ("rejected", _reason(told) or feedback) if denial in ("", _REJECTED) else ("error", "")
     if wrong and denial == _REJECTED and feedback:
         return "rejected", feedback
-    if wrong and told.startswith("[Request interrupted by user"):
-        return "interrupted", ""
-    if table_of(result).get("interrupted") is True:
+    marked = wrong and told.startswith("[Request interrupted by user")
+    if marked or table_of(result).get("interrupted") is True:
         return "interrupted", ""
     return ("error" if wrong else "ok"), ""
 

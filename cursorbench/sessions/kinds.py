@@ -47,6 +47,7 @@ ADAPTERS = (
 )
 HEAD_BYTES = 64 << 10
 _SKIPPED = frozenset({".git", "node_modules", ".venv", "__pycache__"})
+_ABOUT = ".meta.json"  # what Claude Code notes of a sub-agent, beside its log
 
 
 class Adapter(Protocol):
@@ -97,7 +98,8 @@ def _head(path: Path) -> bytes:
 def files(root: Path) -> Iterator[Path]:
     """The file itself, or all files of a folder in a fixed order. Links out of it are not followed.
 
-    A folder that cannot be listed comes as itself: `read` says why.
+    A client's notes beside a log of the same name are left out. A folder that cannot be listed comes as
+    itself: `read` says why.
 
     Raises:
         InputMissingError: (exit 5) there is nothing at `root`.
@@ -112,7 +114,10 @@ def files(root: Path) -> Iterator[Path]:
     inside, unlisted = root.resolve(), list[Path]()
     for folder, folders, names in os.walk(root, onerror=lambda error: unlisted.append(Path(error.filename))):
         folders[:] = sorted(set(folders) - _SKIPPED)
+        logs = {name.removesuffix(".jsonl") for name in names if name.endswith(".jsonl")}
         for name in sorted(names):
+            if name.endswith(_ABOUT) and name.removesuffix(_ABOUT) in logs:
+                continue
             if _counts(path := Path(folder, name), inside):
                 yield path
     yield from unlisted

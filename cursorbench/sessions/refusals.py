@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from cursorbench.sessions import claude_code_tools
+from cursorbench.sessions.items import Outcome
 
 _OPENCODE = re.compile(
     r"(?:Error: )?The user rejected permission to use this specific tool call"
@@ -30,7 +31,7 @@ _GEMINI = re.compile(
     r'(?:\{"error": ?")?\[Operation Cancelled\](?: Reason:)? (User (?:did not allow|denied|declined)\b)?'
 )
 _STOPPED = re.compile(
-    r"(?:Wall time: [\d.]+ seconds\n)?aborted by user(?: after [\d.]+ ?s)?\W*\Z|\[Request interrupted by user"
+    r"(?:Wall time: [\d.]+ seconds\n)?aborted by user(?: after [\d.]+ ?s)?\W*\Z"
     r"|(?:Error: )?Tool execution (?:aborted|was interrupted)"
 )
 
@@ -38,7 +39,7 @@ _STOPPED = re.compile(
 def refusal(text: str) -> str | None:
     """What the person said when refusing, "" for nothing; None where the text is no refusal."""
     told = text.lstrip()
-    outcome, reason = claude_code_tools.outcome({"is_error": True}, None, told)
+    outcome, reason = _claude_code(told)
     if outcome == "rejected":
         return reason
     if found := _OPENCODE.match(told) or _CLINE.match(told):
@@ -60,4 +61,8 @@ def command_refused(text: str) -> bool:
 def stopped(text: str) -> bool:
     """Whether the call ended because somebody stopped the agent; asked where it is no refusal."""
     told = text.lstrip()
-    return bool(_STOPPED.match(told) or _GEMINI.match(told))
+    return bool(_STOPPED.match(told) or _GEMINI.match(told)) or _claude_code(told)[0] == "interrupted"
+
+
+def _claude_code(told: str) -> tuple[Outcome, str]:
+    return claude_code_tools.outcome({"is_error": True}, None, told)

@@ -16,12 +16,13 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
-from cursorbench.sessions import spoken_cline, spoken_codex
+from cursorbench.sessions import spoken_cline, spoken_codex, steered, summaries
 from cursorbench.sessions.automatic import CALLED, REPLY, automatic_of, behind_context
 from cursorbench.sessions.items import Automatic, Interrupt, UserTurn
 from cursorbench.sessions.spoken_behind import behind
 
 _INTERRUPTED = re.compile(r"\[Request interrupted by user( for tool use)?\]")
+_STOP_BEFORE = re.compile(rf"\s*({_INTERRUPTED.pattern})[ \t]*\n\s*(?=\S)")  # of the words that came next
 _AT_ONCE_BEHIND = re.compile(r"\s*## My request(?: for Codex)?:[ \t]*(?:\n|$)")
 _BROWSER = "in-app-browser-context"
 _ARGUMENTS = re.compile(
@@ -82,7 +83,12 @@ def parts(text: str, automatic: Automatic = "") -> list[Part]:
         return [Part(text, stopped=during)]
     if reason := automatic or automatic_of(text):
         return [Part(text, reason)]
-    return apart(text)
+    marks: list[Part] = []
+    start = 0
+    while mark := _STOP_BEFORE.match(text, start):
+        marks.append(Part(mark[1], stopped="tool" if mark[2] else "answer"))
+        start = mark.end()
+    return [*marks, *parts(text[start:])] if marks else apart(text)
 
 
 def words_of(text: str) -> str:
@@ -93,12 +99,33 @@ def words_of(text: str) -> str:
 
 def apart(text: str) -> list[Part]:
     """The parts of a text of which some is a person's."""
+    if (summary := summaries.begins(text)) > 0:
+        return [*apart(text[:summary].rstrip()), Part(text[summary:], "meta")]
     start = behind_context(text)
+    if told := _steered(text, start):
+        return told
     if not (context := text[:start].strip()):
         return _before_browser(text)
     if context.endswith(f"</{_BROWSER}>") and (found := _AT_ONCE_BEHIND.match(text, start)):
         start = found.end()
     return [Part(context, "meta"), *(_before_browser(text[start:]) if text[start:].strip() else [])]
+
+
+def _steered(text: str, start: int) -> list[Part]:
+    """The parts of a text in which there is what a person wrote while the agent worked; else none."""
+    words, around = list[str](), [text[:start].strip()]
+    while found := steered.at(text, start):
+        words.append(found.words)
+        around.append(found.around)
+        start = found.end
+    if not words:
+        return []
+    rest = text[start:].strip()
+    if rest and not automatic_of(rest):
+        words.append(rest)
+    elif rest:
+        around.append(rest)
+    return [Part("\n".join(filter(None, around)), "meta"), Part("\n".join(words))]
 
 
 def _before_browser(text: str) -> list[Part]:

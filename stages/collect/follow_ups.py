@@ -23,7 +23,7 @@ def follow_ups(scan: Scan, first_row: Ints, last_row: Ints, readable: Bools) -> 
     is under way: what an agent asks of its sub-agents is no message to it, nor to the sub-agent before. Plain
     completions have no requests of people, and take no part. Nor is one a message that came before the answer
     was complete (several answers to one request, asked for side by side), or the same that its client sent
-    again by itself, or that was asked once more where the engine had died.
+    again by itself, or that was asked once more as the engine was lost.
     """
     n = len(scan.episodes)
     found = np.full(n, -1)
@@ -90,14 +90,14 @@ def _cut(scan: Scan) -> Bools:
 def _again(scan: Scan, asked: Ints, follow_up: Ints) -> Bools:
     """Whether `follow_up` [E] is what was `asked` before [E], and no word about the answer.
 
-    A client sent it by itself, or the engine had died in the middle of the answer. The prompt is as long, or
+    A client sent it by itself, or the engine was lost in the middle of the answer. The prompt is as long, or
     not known of an answer that was cut before it began. Else it sent again what was refused at first (by a
     gateway that was full) and is nowhere recorded: a person's new message.
     """
     tokens = np.asarray(scan.generations["prompt_tokens"], dtype=np.int64)
     same = (tokens[asked] == tokens[follow_up]) | (_cut(scan) & (tokens == 0))[asked]
-    died = np.asarray(pc.equal(scan.generations["finish_reason"], "error"), dtype=np.bool_)
-    again: Bools = (scan.g_retried[follow_up] | died[asked]) & same
+    lost = np.asarray(pc.equal(scan.generations["finish_reason"], "error"), dtype=np.bool_)
+    again: Bools = (scan.g_retried[follow_up] | lost[asked]) & same
     return again
 
 

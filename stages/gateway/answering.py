@@ -68,7 +68,7 @@ class Answerer:
             told["choices"][0]["stop_reason"] = sampled.stopped_by
         body = orjson.dumps(form.whole(told))
         self.metrics.overhead.observe(time.perf_counter() - answered + asked - call.began)
-        await send_body(send, 200, body, (JSON_TYPE, (ID_HEADER, call.id.encode())))
+        await send_body(send, 200, body, [JSON_TYPE, *names_of(call, form)])
 
     def unanswered(self, call: Call, error: ApiError) -> None:
         """The engine gave no token. What the model or its prompt may have caused is recorded all the same."""
@@ -78,6 +78,11 @@ class Answerer:
             return
         sampled = Sampled(finish_reason=reason)
         self.recorder.record(call, sampled, Answer(), ttft_s=time.perf_counter() - call.began)
+
+
+def names_of(call: Call, form: Form) -> list[tuple[bytes, bytes]]:
+    """The headers that tell which generation an answer is."""
+    return [(name, call.id.encode()) for name in (ID_HEADER, form.id_header) if name]
 
 
 def lost() -> ApiError:

@@ -6,18 +6,17 @@ derived from the conversation (`conversations.py`, `openings.py`). The derivatio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from cursorbench.sessions.automatic import is_notice
+from stages.gateway import clients
 from stages.gateway.errors import invalid
-from stages.gateway.http import Scope, header
+from stages.gateway.http import Scope
 from stages.gateway.key_file import ApiKey
 from stages.gateway.times import parse_ms
 
 MAX_NAME = 200
 _PREFIX = b"x-rtrl-"
-_RETRIES = b"x-stainless-retry-count"  # of the clients that Stainless makes: OpenAI's, Anthropic's, others'
 _NAMES = ("user", "session", "episode", "group", "at", "no_train")
 _YES = {"1", "true", "yes", "on"}
 _NO = {"0", "false", "no", "off"}
@@ -26,7 +25,8 @@ _NO = {"0", "false", "no", "off"}
 class Who(NamedTuple):
     """What a request says of itself. `session`, `episode` and `group` are "" when it does not say.
 
-    `retried`: the client sent it again by itself, as the answer had not come in time.
+    `retried`: the client sent it again by itself, as the answer had not come in time. `conversation`: its own
+    name for that, which may be several sessions.
     """
 
     user: str
@@ -36,6 +36,7 @@ class Who(NamedTuple):
     no_train: bool
     group: str = ""
     retried: bool = False
+    conversation: str = ""
 
 
 def attribute(scope: Scope, body: Mapping[str, Any], key: ApiKey, *, client_clock: bool) -> Who:
@@ -56,9 +57,8 @@ def attribute(scope: Scope, body: Mapping[str, Any], key: ApiKey, *, client_cloc
             raise invalid(f"not a point in time: {error}", param=said["at"].place) from None
     flags = [_flag(_name(*flag), flag.place) for flag in (one.get("no_train") for one in told) if flag]
     session, episode, group = (names.get(field, "") for field in ("session", "episode", "group"))
-    retries = header(scope, _RETRIES)
-    retried = retries.isdigit() and bool(retries.strip(b"0"))
-    return Who(user, session, episode, at, key.no_train or any(flags), group, retried)
+    no_train, own = key.no_train or any(flags), (clients.retried(scope), clients.conversation(scope))
+    return Who(user, session, episode, at, no_train, group, *own)
 
 
 def attribute_resource(told: Mapping[str, Any], who: Who) -> Who:
@@ -70,34 +70,6 @@ def attribute_resource(told: Mapping[str, Any], who: Who) -> Who:
     user = _name(*said["user"]) if "user" in said else who.user
     no_train = "no_train" in said and _flag(_name(*said["no_train"]), said["no_train"].place)
     return who._replace(user=user, no_train=who.no_train or no_train)
-
-
-class Asked(NamedTuple):
-    """What a conversation's user asked for.
-
-    Attributes:
-        requests: how often they have spoken: the number of the episode within its session.
-        text: their last request, "" when there is none.
-        answers: those given since then; their number is the next generation's place in its episode.
-    """
-
-    requests: int
-    text: str
-    answers: list[Mapping[str, Any]]
-
-
-def asked(messages: Sequence[Mapping[str, Any]]) -> Asked:
-    """Which messages are the user's requests: those of the role `user` but for what clients put there.
-
-    A notice ("a background task has finished") asks for nothing: the episode goes on. Where there are only
-    notices, all count.
-    """
-    users = [n for n, message in enumerate(messages) if message.get("role") == "user"]
-    spoken = [n for n in users if not is_notice(text_of(messages[n].get("content")))] or users
-    last = spoken[-1] if spoken else -1
-    text = text_of(messages[last].get("content")) if spoken else ""
-    answers = [message for message in messages[last + 1 :] if message.get("role") == "assistant"]
-    return Asked(len(spoken), text, answers)
 
 
 def text_of(content: Any) -> str:

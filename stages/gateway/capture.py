@@ -20,7 +20,8 @@ from stages import owners, routing
 from stages.clock import now_ms
 from stages.errors import DependencyDownError, RtrlError
 from stages.gateway.arms import Arm
-from stages.gateway.attribution import Asked, Who, asked
+from stages.gateway.asking import Asked, asked
+from stages.gateway.attribution import Who
 from stages.gateway.conversations import Conversations, Owner
 from stages.gateway.episodes import Episodes
 from stages.gateway.errors import ApiError, unavailable
@@ -218,7 +219,7 @@ class Recorder:
             session = owners.own_name(who.session, call.key.id, who.user)
         elif call.request.api == "chat":
             owner = Owner(call.key.id, who.user, who.no_train)
-            session = self._conversations.session(call.id, owner, messages, reply, end)
+            session = self._conversations.session(call.id, owner, messages, reply, end, who.conversation)
         else:
             session = f"s_{call.id}"
         if who.episode:
@@ -226,7 +227,7 @@ class Recorder:
         elif call.request.api == "chat":
             back_to = self._episodes.gone_back_to(session, of, messages, no_train=who.no_train)
             said = reply if n else None
-            episode = self._episodes.derived(call.id, session, of, said, no_train=who.no_train)
+            episode = self._episodes.derived(call.id, session, of, messages, said, no_train=who.no_train)
         else:
             episode = f"{session}/{call.id}"
         return session, episode, self._episodes.ordinal(episode, of), back_to
@@ -281,8 +282,7 @@ def _not_recorded() -> ApiError:
 
 def find_defect(sampled: Sampled, tokens: Tokens) -> str:
     """Why the tokens are not exact, "" when they are."""
-    n = len(tokens.output)
-    usage = sampled.usage or {}
+    n, usage = len(tokens.output), sampled.usage or {}
     checks = (
         # who is cut before the first token may not have heard the prompt's ids yet
         ("no_prompt_ids", bool(n or sampled.text) and not len(tokens.prompt)),

@@ -5,6 +5,8 @@ alike have the same: in the memory of this process each gets a session of its ow
 the latest. Who stops the first answer goes on with as much of it as has come, which has another hash: what
 was cut so is remembered, with the answer's text. So has a conversation whose client was started again, and
 tells the model what is otherwise now: where its hash is not known, one that begins roughly alike is meant.
+Where a client sums a conversation up and goes on in a new one (`summed_up.py`), that is found by the name
+which the client has for both.
 """
 
 from __future__ import annotations
@@ -13,6 +15,9 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from cursorbench.sessions.claude_code_said import SIDE_QUESTION
+from stages.gateway import summed_up
+from stages.gateway.attribution import text_of
 from stages.gateway.gate import CUT
 from stages.gateway.openings import Opening, conversation, gist, opening
 from stages.vault import Vault
@@ -48,11 +53,35 @@ class Conversations:
         self._latest: OrderedDict[str, str] = OrderedDict()  # session by hash, the longest unused first
         self._begun: OrderedDict[str, str] = OrderedDict()  # the same by what they begin with roughly
         self._cut: OrderedDict[str, _Cut] = OrderedDict()  # the latest by the hash of its opening
+        self._summed_up: OrderedDict[str, str] = OrderedDict()  # session by the client's name for it
 
     def session(
+        self,
+        call_id: str,
+        owner: Owner,
+        messages: Sequence[Message],
+        answer: Message,
+        finish: str,
+        called: str = "",
+    ) -> str:
+        """The session of generation `call_id`, which gave `answer` to `messages` and ended by `finish`.
+
+        `called` is what its client calls the conversation, "" for nothing. What a person asks aside, by /btw
+        of Claude Code, is a session of its own: the conversation goes on as if it had not been.
+        """
+        if _is_aside(messages):
+            return f"{self._name(owner, opening(messages), answer)}-{call_id[-12:]}"
+        own = "\0".join([owner.key_id, owner.user, str(owner.no_train), called]) if called else ""
+        known = self._summed_up.get(own, "")
+        if not (known and summed_up.continued(messages)):
+            known = self._derived(call_id, owner, messages, answer, finish)
+        if own and summed_up.wanted(messages):
+            _remember(self._summed_up, own, known, _CONVERSATIONS)
+        return known
+
+    def _derived(
         self, call_id: str, owner: Owner, messages: Sequence[Message], answer: Message, finish: str
     ) -> str:
-        """The session of generation `call_id`, which gave `answer` to `messages` and ended by `finish`."""
         begun = opening(messages)
         first = begun.answer is None
         name = self._name(owner, begun, answer)
@@ -91,6 +120,11 @@ class Conversations:
         key, user, no_train = owner
         content = conversation(key, user, begun, answer, no_train=no_train, roughly=roughly)
         return "s_" + self._vault.pseudonym(content)[:24]
+
+
+def _is_aside(messages: Sequence[Message]) -> bool:
+    last = messages[-1] if messages else {}
+    return last.get("role") == "user" and f"\n{text_of(last.get('content'))}".find(f"\n{SIDE_QUESTION}") >= 0
 
 
 def _remember(known: OrderedDict[str, Any], key: str, value: object, most: int) -> None:

@@ -3,9 +3,10 @@
 `SESSION/N` is the user's Nth request and all that answers it. Who asks for another answer to the same history
 (regenerates, edits the last request, tries again after a time-out) or sends a window of it that slides begins
 an episode of its own: what became of one answer says nothing of the other. Where nothing was generated there
-was no answer, and the episode goes on. All of it is in the memory of this process: what goes on with an
-answer of before a restart, or is asked for in its place, is in `SESSION/N`, where nearly all of them are. So
-the other answer to a history goes on in the episode of the first: a request does not show which it was.
+was no answer, and the episode goes on. So it does where a client has the conversation summed up, and behind
+the summary where nobody asked for anything new. All of it is in the memory of this process: what goes on with
+an answer of before a restart, or is asked for in its place, is in `SESSION/N`, where nearly all of them are.
+So the other answer to a history goes on in the episode of the first: a request does not show which it was.
 """
 
 from __future__ import annotations
@@ -13,16 +14,29 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
-from stages.gateway.attribution import Asked
-from stages.gateway.attribution import asked as asked_of
+from cursorbench.sessions.spoken import words_of
+from stages.gateway import summed_up
+from stages.gateway.asking import Asked
+from stages.gateway.asking import asked as asked_of
 from stages.gateway.openings import gist
 from stages.records import another_answer
 
 _EPISODES = 100_000  # that are remembered
+
+
+class _Current(NamedTuple):
+    """A session's latest episode; what stands for its request, as long as there is no answer."""
+
+    episode: str
+    unanswered: bytes
+
+    def waits_for(self, asked: Asked) -> bool:
+        """Whether this is its request, once more."""
+        return bool(self.unanswered) and self.unanswered == _words(asked)
 
 
 class Episodes:
@@ -32,26 +46,35 @@ class Episodes:
         self._latest: OrderedDict[str, tuple[str, bool]] = OrderedDict()  # episode, whether it has an answer
         self._by_answer: OrderedDict[tuple[str, bytes], str] = OrderedDict()
         self._lengths: OrderedDict[str, int] = OrderedDict()
+        self._current: OrderedDict[tuple[str, bool], _Current] = OrderedDict()  # of a session
 
     def derived(
         self,
         call_id: str,
         session: str,
         asked: Asked,
+        messages: Sequence[Mapping[str, Any]],
         reply: Mapping[str, Any] | None,
         *,
         no_train: bool,
     ) -> str:
         """The episode of generation `call_id`, which gave `reply` to what was `asked`; None: not a token."""
+        current = self._current.get((session, no_train))
+        if current and summed_up.goes_on(messages):
+            return current.episode
         first = _first(session, asked.requests, no_train=no_train)
         found, answered = self._latest.get(first, (first, False))
         if asked.answers:
             found = self._by_answer.get((first, _mark(asked.answers[0])), found)
-        elif answered:
+        elif current and current.waits_for(asked) and summed_up.continued(messages):
+            found = current.episode
+        elif answered or (first in self._latest and summed_up.continued(messages)):  # counted anew behind one
             found = another_answer(first, call_id)
         if reply is not None and not asked.answers:
             _remember(self._by_answer, (first, _mark(reply)), found)
-        _remember(self._latest, first, (found, reply is not None or bool(asked.answers)))
+        answered = reply is not None or bool(asked.answers)
+        _remember(self._latest, first, (found, answered))
+        _remember(self._current, (session, no_train), _Current(found, b"" if answered else _words(asked)))
         return found
 
     def gone_back_to(
@@ -75,6 +98,11 @@ class Episodes:
         ordinal = max(len(asked.answers), self._lengths.get(episode, 0))
         _remember(self._lengths, episode, ordinal + 1)
         return ordinal
+
+
+def _words(asked: Asked) -> bytes:
+    """Stands for what a person asked."""
+    return hashlib.blake2b(words_of(asked.text).encode(errors="replace"), digest_size=16).digest()
 
 
 def _first(session: str, requests: int, *, no_train: bool) -> str:

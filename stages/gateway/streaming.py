@@ -16,12 +16,12 @@ from typing import Any
 from stages.gateway.answering import (
     BROKEN,
     ENGINE_PATH,
-    ID_HEADER,
     LOST,
     Answerer,
     fingerprint,
     finish_reason,
     lost,
+    names_of,
     read_logprobs,
     told,
 )
@@ -93,7 +93,7 @@ class Stream:
                 pieces.append(more)
             if not started:
                 started = True
-                headers = [*_HEADERS, (ID_HEADER, self._call.id.encode())]
+                headers = [*_HEADERS, *names_of(self._call, self._form)]
                 await self._send({"type": "http.response.start", "status": 200, "headers": headers})
             await self._send({"type": "http.response.body", "body": b"".join(pieces), "more_body": True})
         if not started:

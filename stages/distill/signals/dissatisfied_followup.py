@@ -88,7 +88,8 @@ def followup(
     if not texts:
         return None
     message = words_of(texts[0])
-    if undone or interrupted(message.lstrip()[:_NOTE]) or (not asked and repeats_request(message, request)):
+    stopped = any(part.stopped for part in parts(texts[0])) or interrupted(message.lstrip()[:_NOTE])
+    if undone or stopped or (not asked and repeats_request(message, request)):
         return EXPLICIT_NO
     return Followup(message, request, answer, asked)
 

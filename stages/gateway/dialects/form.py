@@ -29,9 +29,11 @@ class Form(Protocol):
 
     Attributes:
         tells_stop: whether a choice has to have `stop_reason`: the stop string that ended it, else None.
+        id_header: where that API's clients look for the name of an answer, b"" for nowhere but in its body.
     """
 
     tells_stop: bool
+    id_header: bytes
 
     def whole(self, body: dict[str, Any]) -> dict[str, Any]:
         """A whole answer; `body` as the plain API's."""
@@ -77,6 +79,7 @@ class Plain:
     """OpenAI's chat and completions, as they are."""
 
     tells_stop = False
+    id_header = b""
 
     def whole(self, body: dict[str, Any]) -> dict[str, Any]:
         """See `Form`."""

@@ -27,6 +27,7 @@ class MessagesForm:
     """One answer."""
 
     tells_stop = True
+    id_header = b"request-id"  # Claude Code tells it in its log and telemetry
 
     def __init__(self) -> None:
         self._blocks = 0  # begun

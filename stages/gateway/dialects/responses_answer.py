@@ -62,6 +62,7 @@ class ResponsesForm:
     """One answer."""
 
     tells_stop = False
+    id_header = b""
 
     def __init__(self, names: Named) -> None:
         self._names = names

@@ -94,6 +94,22 @@ def test_a_call_without_arguments_in_a_stream(tmp_path: Path) -> None:
     assert [(one.arguments, one.invalid) for one in items if isinstance(one, ToolUse)] == [("{}", "")]
 
 
+@pytest.mark.parametrize("beside", [True, False])
+def test_the_text_of_a_skill_is_nobodys(tmp_path: Path, beside: bool) -> None:
+    """Behind the result of its call, in one message or in the next, as proxies to OpenAI's HTTP send it."""
+    launched = {**RESULT, "content": "Launching skill: bake"}
+    text = {"type": "text", "text": "Bake a cake."}
+    behind = [[launched, text]] if beside else [[launched], [text]]
+    told = [{"role": "user", "content": one} for one in behind]
+    if not beside:
+        told[0] = {"role": "tool", "tool_call_id": "toolu_abcdefgh", "content": "Launching skill: bake"}
+    called = {"role": "assistant", "content": ANSWER}
+    messages = [ASK, called, *told, {"role": "assistant", "content": "Baked."}, ASK]
+    items = read(tmp_path / "log.jsonl", {"request": {"model": "m", "messages": messages}})
+    turns = [(one.text, one.automatic) for one in items if isinstance(one, UserTurn)]
+    assert turns == [("fix", ""), ("Bake a cake.", "meta"), ("fix", "")]
+
+
 def test_the_edit_tool_of_the_api(tmp_path: Path) -> None:
     """Since Claude 4; its calls changed no file."""
     answer = {"id": "msg_1", "role": "assistant", "content": ANSWER}

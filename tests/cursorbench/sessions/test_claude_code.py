@@ -372,6 +372,37 @@ def test_who_denied_a_call(log: Log, fields: dict[str, str], ended: tuple[str, s
     assert len(rejected) == (ended[0] == "rejected")
 
 
+@pytest.mark.parametrize(
+    ("source", "words", "ended"),
+    [
+        ("user_reject", True, ("rejected", "use tabs")),
+        ("user_reject", False, ("rejected", "")),
+        ("user_abort", False, ("interrupted", "")),
+        ("hook", False, ("error", "")),
+        ("config", True, ("error", "")),
+    ],
+)
+def test_whose_decision_a_denial_was(log: Log, source: str, words: bool, ended: tuple[str, str]) -> None:
+    """2.1.332 says it of a no that an editor or another program asked a person for, in words of theirs."""
+    log.user("go").call("Write", {"file_path": "a", "content": "b"})
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "use tabs", "is_error": True}
+    told: dict[str, Any] = {"permissionDecision": {"decision": "reject", "source": source}}
+    told |= {"toolDenialKind": "permission-rule", "toolUseResult": "Error: use tabs"}
+    log.user([result], **told, **({"holdsPersonsWords": True} if words else {}))
+    items = log.after_start()
+    assert [(end.outcome, end.reason) for end in items if isinstance(end, ToolEnd)] == [ended]
+    statuses = [edit.status for edit in items if isinstance(edit, Edit)]
+    assert statuses == ["proposed", *(["rejected"] if ended[0] == "rejected" else [])]
+
+
+def test_a_call_that_was_stopped_while_it_ran_was_not_refused(log: Log) -> None:
+    log.user("go").call("Bash", {"command": "make"})
+    running = "Correction to the text above: this call was stopped while running, not refused before it ran."
+    block = {"type": "tool_result", "tool_use_id": "t1", "content": f"{REFUSED} {running}", "is_error": True}
+    log.user([block], toolUseResult="User rejected tool use", toolDenialKind="user-rejected")
+    assert [end.outcome for end in log.read() if isinstance(end, ToolEnd)] == ["interrupted"]
+
+
 def test_what_a_person_said_of_a_call_makes_it_a_rejection(log: Log) -> None:
     """Not that the client calls it rejected alone: nobody is asked of a command that needs approval in a run
     without a terminal."""
@@ -444,7 +475,8 @@ def test_ids_blacked_out_by_entire_are_no_ids(log: Log) -> None:
 
 
 def test_what_cannot_be_read_is_quarantined_and_known_notes_are_not(log: Log) -> None:
-    for kind in ("summary", "pr-link", "ai-title", "progress", "relocated", "continued-in"):
+    notes = ("summary", "pr-link", "ai-title", "progress", "relocated", "continued-in", "tools-used")
+    for kind in (*notes, "api-request", "api-request-shape", "api-request-blob", "session-owner"):
         log.add(kind)
     # of 2.1.263 to 2.1.289
     log.raw('{"type":"history-suppression","sessionId":"s1","cause":"fork_inherit"}')
@@ -456,10 +488,10 @@ def test_what_cannot_be_read_is_quarantined_and_known_notes_are_not(log: Log) ->
     *bad, start, odd, named, good = log.read()
     assert all(isinstance(item, Quarantined) for item in bad)
     reasons = [(item.place.line, item.reason) for item in bad]
-    assert reasons[0] == (12, "not valid JSON")
+    assert reasons[0] == (17, "not valid JSON")
     assert reasons[1:] == [
-        (13, "not a JSON object"), (14, "not a JSON object"), (15, "no_type"), (16, "no_type"),
-        (17, "unknown_type"), (18, "user_without_content"), (19, "user_without_content"),
+        (18, "not a JSON object"), (19, "not a JSON object"), (20, "no_type"), (21, "no_type"),
+        (22, "unknown_type"), (23, "user_without_content"), (24, "user_without_content"),
     ]  # fmt: skip
     assert isinstance(start, SessionStart)
     assert (odd.reason, named.reason, good.text) == ("malformed_block", "unknown_block", "good")

@@ -54,6 +54,12 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
     assert list(kinds.files(root / "out.jsonl")) == [root / "out.jsonl"]  # named, so meant
 
 
+def test_what_a_client_notes_beside_a_log_is_no_file_of_an_unknown_kind(tmp_path: Path) -> None:
+    for name in ("agent-a1.jsonl", "agent-a1.meta.json", "agent-a2.meta.json"):
+        (tmp_path / name).write_text("{}")
+    assert [path.name for path in kinds.files(tmp_path)] == ["agent-a1.jsonl", "agent-a2.meta.json"]
+
+
 @pytest.mark.parametrize("kind", [None, "claude-code", "aider"])
 def test_folders_that_cannot_be_listed_are_quarantined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str | None

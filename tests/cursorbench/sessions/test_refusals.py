@@ -85,6 +85,8 @@ def test_what_only_looks_like_it(tmp_path: Path, text: str, error: bool, outcome
         "aborted by user after 3.1s",
         "Tool execution aborted",
         "[Request interrupted by user for tool use]",
+        "The user doesn't want to proceed with this tool use. Correction to the text above: "
+        "this call was stopped while running, not refused before it ran. It may have run in part.",
     ],
 )
 @pytest.mark.parametrize("error", [True, False])

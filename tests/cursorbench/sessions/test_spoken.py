@@ -87,6 +87,28 @@ ANSWERED = REPLY.format('[{"questionItemId":"q","question":"Eggs?","answer":"thr
 PRIOR = '\n## Prior conversation with Codex:\n{"conversation":[{"role":"user","content":[]}]}'
 
 
+RAN = (
+    "<local-command-caveat>x</local-command-caveat>\n\n<command-name>/model</command-name>\n  "
+    "<command-message>model</command-message>\n<command-args></command-args>\n\n"
+    "<local-command-stdout>Set model to `m`</local-command-stdout>"
+)
+SUM_UP = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\n- Do NOT use Read, Bash, or any other."
+STEERED = (
+    "The user sent a new message while you were working:\n{}\n\nThis is how Claude Code surfaces messages "
+    "the user sends mid-turn — within the running turn."
+)
+AROUND = STEERED.replace("{}\n\n", "")
+QUEUED = (
+    "<system-reminder>\nThe user sent the following message:\n{}\n\n"
+    "Please address this message and continue with your tasks.\n</system-reminder>"
+)
+REMINDED = "<system-reminder>x</system-reminder>"
+LISTED = "<bash-input>ls</bash-input>\n<bash-stdout>a</bash-stdout><bash-stderr></bash-stderr>"
+NOTICE = "<task-notification>x</task-notification>"
+EXPANDED = "<command-name>/bake</command-name>\n<command-args>it</command-args>\nBake a cake."
+STOP = "[Request interrupted by user]"
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -192,6 +214,26 @@ PRIOR = '\n## Prior conversation with Codex:\n{"conversation":[{"role":"user","c
             ],
         ),
         ("[bake_cake] Result:\nThe user denied this operation.\n<feedback>\nno\n</feedback>", None),
+        (f"{RAN}\nbake it", [("meta", RAN), ("", "bake it")]),
+        (f"{REMINDED}\n{RAN}\n{RAN}\nbake it", [("meta", f"{REMINDED}\n{RAN}\n{RAN}"), ("", "bake it")]),
+        (f"{LISTED}\nbake it", [("meta", LISTED), ("", "bake it")]),
+        (RAN, [("meta", RAN)]),
+        (f"{RAN}\n{NOTICE}", [("meta", f"{RAN}\n{NOTICE}")]),
+        (EXPANDED, [("command", EXPANDED)]),
+        (STEERED.format("bake it"), [("meta", AROUND), ("", "bake it")]),
+        (QUEUED.format("bake it"), [("meta", QUEUED.replace("{}\n\n", "")), ("", "bake it")]),
+        (
+            f"{REMINDED}\n{STEERED.format('bake')}\n{STEERED.format('it')}\n{REMINDED}",
+            [
+                ("meta", "\n".join((REMINDED, *[AROUND] * 2, REMINDED))),
+                ("", "bake\nit"),
+            ],
+        ),
+        ("The user sent the following message:\nbake it", None),
+        (f"bake it\n\n{SUM_UP}", [("", "bake it"), ("meta", SUM_UP)]),
+        (f"{STOP}\n\nbake it", [("", STOP), ("", "bake it")]),
+        (f"{STOP}\n{STOP}\n\n{RAN}\nbake it", [("", STOP), ("", STOP), ("meta", RAN), ("", "bake it")]),
+        (f"what does {STOP} mean?\nI saw it", None),
         ("  <div> is not closed, as <user_query>x</user_query> is", None),
         ("<div>x</div> see <user_query>y</user_query>", None),
         ("what does `## My request for Codex:` mean?", None),

@@ -133,6 +133,8 @@ def test_the_next_request_is_a_message_only_where_it_may_be_read_and_no_client_t
     assert follow_up(features=again) == -1, "the same prompt: its client sent it again by itself"
     unknown = {"prompt_tokens": 0, "finish_reason": "abort"}
     assert follow_up(features=again, of=unknown) == -1, "its answer was cut before it began"
+    engine_lost = {"finish_reason": "error", "prompt_tokens": 4}
+    assert (follow_up(of=engine_lost), follow_up(of=engine_lost, prompt_tokens=9)) == (-1, 1)
     assert follow_up(features=again, prompt_tokens=9) == 1, "a new message, which had been refused at first"
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from stages.gateway import openings
-from stages.gateway.attribution import asked, text_of
+from stages.gateway.asking import asked
+from stages.gateway.attribution import text_of
 from stages.gateway.conversations import Conversations, Owner
 from stages.gateway.keys import ApiKeys
 from stages.gateway.times import parse_ms
@@ -56,6 +57,18 @@ def test_a_clients_notice_is_not_the_users_next_message() -> None:
     output = {"role": "user", "content": "[read_file for 'a.py'] Result:\n1 | x"}
     assert asked([U, A, output, A]) == (1, "fix it", [A, A]), "Cline's"
     assert asked([notice])[:2] == (1, notice["content"]), "or there is no request"
+
+
+def test_the_text_of_a_skill_that_the_model_called_is_no_request() -> None:
+    """Claude Code puts it behind the call's result, in the words of whoever wrote the skill."""
+    launched = {"role": "tool", "content": "Launching skill: bake", "tool_call_id": "c1"}
+    skill = {"role": "user", "content": "Bake a cake as told."}
+    assert asked([U, CALL, launched, skill, A]) == (1, "fix it", [CALL, A])
+    assert asked([U, CALL, launched, T, skill, A]) == (1, "fix it", [CALL, A]), "of several calls at once"
+    assert asked([U, CALL, launched, skill, A, U]) == (2, "fix it", [])
+    assert asked([U, CALL, T, skill]) == (2, "Bake a cake as told.", [])
+    stopped = {"role": "user", "content": "[Request interrupted by user]\n\nnot now"}
+    assert asked([U, CALL, launched, stopped]).requests == 2
 
 
 def test_text_of_parts() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from stages.gateway.attribution import asked
+from stages.gateway.asking import asked
 from stages.gateway.episodes import Episodes
 from stages.records import GOES_ON
 from tests.stages.gateway.rig import Rig, follow_ups, running, until
@@ -81,8 +81,11 @@ def test_what_goes_on_after_a_restart_is_in_the_first_episode(*, again: bool) ->
         return {"role": "assistant", "tool_calls": [{"id": f"c{number}", "function": function}]}
 
     before, after = Episodes(), Episodes()
-    begun = [before.derived(f"g{n}", "s", asked([USER]), call(n), no_train=False) for n in range(1 + again)]
-    went_on = after.derived("later", "s", asked([USER, call(int(again)), TOOL]), call(9), no_train=False)
+    begun = [
+        before.derived(f"g{n}", "s", asked([USER]), [USER], call(n), no_train=False) for n in range(1 + again)
+    ]
+    messages = [USER, call(int(again)), TOOL]
+    went_on = after.derived("later", "s", asked(messages), messages, call(9), no_train=False)
     assert (begun[0], went_on, len(set(begun))) == ("s/1", "s/1", 1 + again)
 
 

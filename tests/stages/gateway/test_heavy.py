@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cursorbench.harness.hermes import ToolSet
 from cursorbench.json_values import MAX_VALUES, values
 from stages.gateway import event_data, events, request
-from stages.gateway.attribution import asked
+from stages.gateway.asking import asked
 from stages.gateway.errors import ApiError
 from stages.gateway.http import is_deep, parse_json
 from stages.gateway.openings import gist
@@ -101,7 +101,7 @@ async def test_what_is_no_part_or_call_is_refused(rig: Rig, field: str, values: 
 
 def test_each_message_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    monkeypatch.setattr("stages.gateway.attribution.is_notice", lambda text: bool(read.append(text)))
+    monkeypatch.setattr("stages.gateway.asking.is_notice", lambda text: bool(read.append(text)))
     assert asked([{"role": "user", "content": str(n)} for n in range(3)]).requests == 3
     assert read == ["0", "1", "2"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stages.gateway import attribution
+from stages.gateway.asking import asked as asked_of
 from stages.gateway.dialects import messages
 from stages.gateway.errors import ApiError
 from tests.stages.gateway.rig import Rig, running
@@ -74,6 +74,8 @@ async def test_why_it_stopped(rig: Rig, more: dict[str, Any], told: tuple[str, A
     else:
         body = answer.json()
     assert (body["stop_reason"], body["stop_sequence"]) == told
+    (generation,) = rig.generations()
+    assert answer.headers["request-id"] == generation.id, "by which Claude Code's telemetry names it"
 
 
 async def test_a_call_whole_and_streamed(rig: Rig) -> None:
@@ -219,7 +221,7 @@ def test_only_the_line_that_signs_is_left_out(system: Any) -> None:
 def test_whatever_the_system_says_later_is_no_request(late: str) -> None:
     talk = [{"role": "user", "content": "hi"}, {"role": "system", "content": late}]
     said = conversation(messages=talk)["messages"]
-    assert (len(said), attribution.asked(said).requests) == (2, 1)
+    assert (len(said), asked_of(said).requests) == (2, 1)
 
 
 def test_what_was_thought_or_done_elsewhere_is_not_told() -> None:
