@@ -22,6 +22,7 @@ _CLINE = re.compile(
     r"(?: and provided the following feedback:\s*<feedback>(.*?)</feedback>|\.)",
     re.DOTALL,
 )
+_CLINE_OF_2026 = re.compile(r'(?:\{"error": ?")?This tool call was rejected by the user and not executed\.')
 _CODEX = re.compile(r"(?:exec command |patch )?rejected by user\s*$")
 _GEMINI = re.compile(
     r'(?:\{"error": ?")?\[Operation Cancelled\](?: Reason:)? (User (?:did not allow|denied|declined)\b)?'
@@ -41,7 +42,8 @@ def refusal(text: str) -> str | None:
     if found := _OPENCODE.match(told) or _CLINE.match(told):
         return (found[1] or "").strip()
     gemini = _GEMINI.match(told)
-    return "" if _CODEX.match(told) or (gemini and gemini[1]) else None
+    said_no = _CODEX.match(told) or _CLINE_OF_2026.match(told) or (gemini and gemini[1])
+    return "" if said_no else None
 
 
 def stopped(text: str) -> bool:
