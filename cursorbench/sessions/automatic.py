@@ -44,6 +44,11 @@ _SUMMED_UP = (
 CALLED = r"(?>\[[a-z]+(?:_[a-z]+)*(?: for .{1,4000}?)?\] Result:)"
 # right behind that or a sentence that says so: a file that a call read may have such tags of its own
 REPLY = r"(?:\s*|.*?\n\[?The user [^\n]{0,300}\n)<(?:answer|feedback|user_message)>"
+_OF_CODEX = """
+    skills_instructions plugins_instructions apps_instructions collaboration_mode personality_spec
+    realtime_conversation model_switch goal_context codex_internal_context turn_aborted tool_context
+    reasoning_context pinned_notes hook_prompt
+"""
 _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
     "meta": (
         "<local-command-caveat>",
@@ -77,22 +82,8 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "<session-start-hook>",
         "<skill-context",
         "# AGENTS.md instructions",
-        # Codex's, from here
         "<permissions instructions",
-        "<skills_instructions",
-        "<plugins_instructions",
-        "<apps_instructions",
-        "<collaboration_mode",
-        "<personality_spec",
-        "<realtime_conversation",
-        "<model_switch",
-        "<goal_context",
-        "<codex_internal_context",
-        "<turn_aborted",
-        "<tool_context",
-        "<reasoning_context",
-        "<pinned_notes",
-        "<hook_prompt",
+        *(f"<{name}" for name in _OF_CODEX.split()),
     ),
     "command": (
         "<command-",
@@ -153,7 +144,11 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
         "tool_result",
         rf"{CALLED}(?!{REPLY}).*",
     ),
-    ("tool_result", r"# \d+ SEARCH/REPLACE blocks? failed to match!\n.*"),  # Aider's
+    (  # Aider's, and mini-swe-agent's
+        "tool_result",
+        r"(?:# \d+ SEARCH/REPLACE blocks? failed to match!|(?:Tool call|Format) error:\n\n<error>"
+        r"|<returncode>-?\d{1,10}</returncode>)\n.*",
+    ),
     ("continuation", r"System: Please continue\."),  # Gemini CLI's
     ("continuation", r"\[TASK RESUMPTION\] (?!.*\n<user_message>).*"),  # of the same, nothing was written
     # Codex's, which its rollouts tell apart by their events and requests do not

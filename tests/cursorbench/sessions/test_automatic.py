@@ -73,6 +73,9 @@ NOTICES = [
     # Qwen Code's, where an answer broke off
     "The connection dropped mid-response. Resume directly — no apology.\n\n<previous_response_suffix>\nx",
     "# 1 SEARCH/REPLACE block failed to match!\n\n## SearchReplaceNoExactMatch: This SEARCH block",  # Aider's
+    # mini-swe-agent's
+    "Tool call error:\n\n<error>\nNo tool calls found in the response.\n</error>\n\nHere is general guidance",
+    "<returncode>1</returncode>\n<output>\nno\n</output>",
     "I have *added these files to the chat* so you can go ahead and edit them.\n\na.py",
     '<cross-session-message from="oven">hot</cross-session-message>',
     "Tool loaded.",
