@@ -38,6 +38,7 @@ _COPILOT: _Rules = (
     ),
 )
 _OPENCODE: _Rules = (
+    (re.compile(r"Model tried to call unavailable tool '"), "unknown_tool"),  # Kilo's, which is made of it
     (re.compile(r"(?:Error: )?The \S{1,200} tool was called with invalid arguments: "), "schema"),
 )
 _GEMINI: _Rules = (

@@ -59,6 +59,12 @@ TASK = "Error: The task tool was called with invalid arguments: [\n  {"
         (COPILOT, "view", '"path": Expected string, received number', "schema"),
         (QWEN, "edit", "params must have required property 'file_path'", "schema"),
         (("opencode", "opencode"), "task", TASK, "schema"),
+        (
+            ("opencode", "opencode"),
+            "bake",
+            "Model tried to call unavailable tool 'bake'. Ava",
+            "unknown_tool",
+        ),
         (("entire", "Claude Code"), "Glob", NO_TOOL, "unknown_tool"),
         (("entire", "Codex"), "tools", "unsupported call: tools", "unknown_tool"),
         (("entire", "copilot-cli"), "bash", REQUIRED, "schema"),
