@@ -19,27 +19,9 @@ from __future__ import annotations
 
 import re
 
-from cursorbench.sessions import aider_typed
+from cursorbench.sessions import aider_typed, summed_up
 from cursorbench.sessions.items import Automatic
 
-# what Claude Code, Codex and OpenCode ask for themselves when a conversation has grown too long; each goes on
-# as far as no person does who asks for a summary
-_RECAPS = tuple(
-    f"Your task is to create a detailed summary of {words}"
-    for words in (
-        "the conversation so far, paying close attention to the user's explicit requests",
-        "this conversation. This summary will be placed at the start of a continuing session",
-        "the RECENT portion of the conversation — the messages that follow earlier retained context",
-    )
-)
-_TEXT_ONLY = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\n"
-_PROMPT = "Provide a detailed prompt for continuing our conversation above."
-_SUMMED_UP = (
-    *_RECAPS,
-    *(_TEXT_ONLY + words for words in ("- Do NOT use Read, Bash", *_RECAPS)),
-    "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM",
-    *(f"{_PROMPT}{blank}Focus on information that would be helpful for continuing" for blank in " \n"),
-)
 # of Cline and its kin, before what a call that is written as XML gave, and a person's words in that
 CALLED = r"(?>\[[a-z]+(?:_[a-z]+)*(?: for .{1,4000}?)?\] Result:)"
 # right behind that or a sentence that says so: a file that a call read may have such tags of its own
@@ -67,7 +49,7 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "The connection dropped mid-response. Resume directly",
         "[ERROR] You did not use a tool in your previous response! Please retry with a tool use.",
         *aider_typed.TOLD,
-        *_SUMMED_UP,
+        *summed_up.ASKED,
         "<task-notification",
         "<bash-notification>",
         "<agent-notification>",
@@ -106,6 +88,7 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
     "continuation": (
         "This session is being continued from a previous conversation",
         "<conversation-summary>",  # Copilot's in VS Code
+        "<state_snapshot>",  # Gemini CLI's and Qwen Code's
         "Another language model started to solve this problem",
     ),
     "plan": (
@@ -148,6 +131,11 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
         "tool_result",
         r"(?:# \d+ SEARCH/REPLACE blocks? failed to match!|(?:Tool call|Format) error:\n\n<error>"
         r"|<returncode>-?\d{1,10}</returncode>)\n.*",
+    ),
+    (  # OpenCode's, behind a compaction
+        "continuation",
+        r"Continue if you have next steps, or stop and ask for clarification if you are unsure how to "
+        r"proceed\.",
     ),
     ("continuation", r"System: Please continue\."),  # Gemini CLI's
     ("continuation", r"\[TASK RESUMPTION\] (?!.*\n<user_message>).*"),  # of the same, nothing was written
