@@ -26,6 +26,11 @@ from cursorbench.sessions.items import Automatic
 CALLED = r"(?>\[[a-z]+(?:_[a-z]+)*(?: for .{1,4000}?)?\] Result:)"
 # right behind that or a sentence that says so: a file that a call read may have such tags of its own
 REPLY = r"(?:\s*|.*?\n\[?The user [^\n]{0,300}\n)<(?:answer|feedback|user_message)>"
+_OF_CODEX = """
+    skills_instructions plugins_instructions apps_instructions collaboration_mode personality_spec
+    realtime_conversation model_switch goal_context codex_internal_context turn_aborted tool_context
+    reasoning_context pinned_notes hook_prompt
+"""
 _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
     "meta": (
         "<local-command-caveat>",
@@ -60,22 +65,8 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "<session-start-hook>",
         "<skill-context",
         "# AGENTS.md instructions",
-        # Codex's, from here
         "<permissions instructions",
-        "<skills_instructions",
-        "<plugins_instructions",
-        "<apps_instructions",
-        "<collaboration_mode",
-        "<personality_spec",
-        "<realtime_conversation",
-        "<model_switch",
-        "<goal_context",
-        "<codex_internal_context",
-        "<turn_aborted",
-        "<tool_context",
-        "<reasoning_context",
-        "<pinned_notes",
-        "<hook_prompt",
+        *(f"<{name}" for name in _OF_CODEX.split()),
     ),
     "command": (
         "<command-",
@@ -98,6 +89,7 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
     "continuation": (
         "This session is being continued from a previous conversation",
         "<conversation-summary>",  # Copilot's in VS Code
+        "<state_snapshot>",  # Gemini CLI's and Qwen Code's
         "Another language model started to solve this problem",
     ),
     "plan": (
@@ -136,7 +128,16 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
         "tool_result",
         rf"{CALLED}(?!{REPLY}).*",
     ),
-    ("tool_result", r"# \d+ SEARCH/REPLACE blocks? failed to match!\n.*"),  # Aider's
+    (  # Aider's, and mini-swe-agent's
+        "tool_result",
+        r"(?:# \d+ SEARCH/REPLACE blocks? failed to match!|(?:Tool call|Format) error:\n\n<error>"
+        r"|<returncode>-?\d{1,10}</returncode>)\n.*",
+    ),
+    (  # OpenCode's, behind a compaction
+        "continuation",
+        r"Continue if you have next steps, or stop and ask for clarification if you are unsure how to "
+        r"proceed\.",
+    ),
     ("continuation", r"System: Please continue\."),  # Gemini CLI's
     ("continuation", r"\[TASK RESUMPTION\] (?!.*\n<user_message>).*"),  # of the same, nothing was written
     # Codex's, which its rollouts tell apart by their events and requests do not

@@ -26,17 +26,17 @@ _PATHS = (
     "absolute_path",
     "absolutePath",
 )
-_BEFORE = ("old_str", "oldString", "old_string", "oldText")
-_AFTER = ("new_str", "newString", "new_string", "newText", "insert_text", "newCode")
+_BEFORE = ("old_str", "oldString", "old_string", "oldText", "old_text")
+_AFTER = ("new_str", "newString", "new_string", "newText", "new_text", "insert_text", "newCode")
 _WHOLE = ("file_text", "content", "contents", "code", "fileText")
 _PARTS = ("edits", "replacements")
 _PATCH = ("input", "patch", "patchText", "patch_text")
 _CREATES = {"create", "createfile"}
 _BLOCKS = {"replaceinfile", "applydiff", "searchandreplace"}  # of Cline and its kin
 _WRITES = _CREATES | {
-    "edit", "editfile", "editfilev2", "insert", "inserteditintofile", "multiedit", "multireplacestringinfile",
-    "replace", "replacestringinfile", "searchreplace", "strreplace", "strreplacebasededittool",
-    "strreplaceeditor", "write", "writefile", "writetofile",
+    "edit", "editfile", "editfilev2", "editor", "insert", "inserteditintofile", "multiedit",
+    "multireplacestringinfile", "replace", "replacestringinfile", "searchreplace", "strreplace",
+    "strreplacebasededittool", "strreplaceeditor", "write", "writefile", "writetofile",
 }  # fmt: skip
 _PATCHES = {"applypatch", "patch"}
 _MOST_CALLS = 4096

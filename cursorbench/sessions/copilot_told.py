@@ -49,7 +49,8 @@ _IGNORED = """
     session.schedule_cancelled session.schedule_created session.schedule_rearmed
     session.session_limits_changed session.shutdown session.skills_loaded session.task_complete
     session.title_changed session.todos_changed session.tools_updated session.truncation
-    session.usage_checkpoint session.usage_info session.warning session.workspace_file_changed
+    session.usage_checkpoint session.usage_info session.usage_record session.warning
+    session.workspace_file_changed
     session_limits_exhausted.completed session_limits_exhausted.requested skill.context_delivered
     skill.context_delivered_ref skill.invoked skill.invoked_ref subagent.completed subagent.configured
     subagent.deselected subagent.failed subagent.selected subagent.started system.message

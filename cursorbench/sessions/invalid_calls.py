@@ -32,9 +32,13 @@ _CODEX: _Rules = (
 )
 _COPILOT: _Rules = (
     (re.compile(r"Tool '[^'\n]{1,200}' does not exist\."), "unknown_tool"),
-    (re.compile(r'Multiple validation errors:\s|"[\w.]{1,100}": Required\b'), "schema"),
+    (
+        re.compile(r'Multiple validation errors:\s|"[\w.]{1,100}": (?:Required\b|Expected \w+, received \w)'),
+        "schema",
+    ),
 )
 _OPENCODE: _Rules = (
+    (re.compile(r"Model tried to call unavailable tool '"), "unknown_tool"),  # Kilo's, which is made of it
     (re.compile(r"(?:Error: )?The \S{1,200} tool was called with invalid arguments: "), "schema"),
 )
 _GEMINI: _Rules = (
@@ -57,6 +61,7 @@ _RULES: dict[tuple[str, str], _Rules] = {
     ("copilot-cli", "copilot-cli"): _COPILOT,
     ("opencode", "opencode"): _OPENCODE,
     ("gemini-cli", "gemini-cli"): _GEMINI,
+    ("qwen-code", "qwen-code"): _GEMINI,  # which it is made of
     ("entire", "claude-code"): _CLAUDE,  # Entire's branch holds its agents' own logs
     ("entire", "codex"): _CODEX,
     ("entire", "copilot-cli"): _COPILOT,

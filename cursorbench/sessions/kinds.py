@@ -31,6 +31,7 @@ ADAPTERS = (
     "entire",
     "specstory",
     "aider",
+    "qwen_code",
     "claude_code",
     "codex",
     "copilot_cli",

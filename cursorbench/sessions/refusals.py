@@ -23,6 +23,7 @@ _CLINE = re.compile(
     r"(?: and provided the following feedback:\s*<feedback>(.*?)</feedback>|\.)",
     re.DOTALL,
 )
+_CLINE_OF_2026 = re.compile(r'(?:\{"error": ?")?This tool call was rejected by the user and not executed\.')
 _CODEX = re.compile(r"(?:exec command |patch )?rejected by user\s*$")
 _NO_PROCESS = (
     'CreateProcess { message: "Rejected(\\"rejected by user\\")" }'  # Codex's, of a command since 2026
@@ -45,7 +46,8 @@ def refusal(text: str) -> str | None:
     if found := _OPENCODE.match(told) or _CLINE.match(told):
         return (found[1] or "").strip()
     gemini = _GEMINI.match(told)
-    return "" if _CODEX.match(told) or command_refused(told) or (gemini and gemini[1]) else None
+    said_no = _CODEX.match(told) or _CLINE_OF_2026.match(told) or command_refused(told)
+    return "" if said_no or (gemini and gemini[1]) else None
 
 
 def command_refused(text: str) -> bool:

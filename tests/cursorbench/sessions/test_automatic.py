@@ -73,6 +73,9 @@ NOTICES = [
     # Qwen Code's, where an answer broke off
     "The connection dropped mid-response. Resume directly — no apology.\n\n<previous_response_suffix>\nx",
     "# 1 SEARCH/REPLACE block failed to match!\n\n## SearchReplaceNoExactMatch: This SEARCH block",  # Aider's
+    # mini-swe-agent's
+    "Tool call error:\n\n<error>\nNo tool calls found in the response.\n</error>\n\nHere is general guidance",
+    "<returncode>1</returncode>\n<output>\nno\n</output>",
     "I have *added these files to the chat* so you can go ahead and edit them.\n\na.py",
     '<cross-session-message from="oven">hot</cross-session-message>',
     "Tool loaded.",
@@ -91,6 +94,9 @@ NOTICES = [
     f"{TEXT_ONLY}\n\n- Do NOT use Read, Bash, Grep, Glob, Edit, Write, or ANY other tool.",
     f"{TEXT_ONLY}\n\n{SO_FAR}",
     f"{CHECKPOINT} Create a handoff summary for another LLM that will resume the task.",
+    "Please create a detailed summary of the conversation so far. The history is being compacted so.",
+    'Here is the conversation so far:\n\n<conversation>\n[User]: "bake"\n</conversation>\n\nWrite a summary.',
+    "First, reason in your scratchpad. Then, generate the <state_snapshot>.",
     f"{PROMPT} Focus on information that would be helpful for continuing the conversation.",
     f"{PROMPT}\nFocus on information that would be helpful for continuing the conversation.",
 ]
@@ -137,6 +143,12 @@ def test_notices_are_no_persons(text: str) -> None:
         ("This session is being continued from a previous conversation that ran", "continuation"),
         ("<conversation-summary>\nBread.\n</conversation-summary>\nIf you need specific", "continuation"),
         ("@agent Try Again", "continuation"),
+        ("<state_snapshot>\nBread.\n</state_snapshot>", "continuation"),
+        (
+            "Continue if you have next steps, or stop and ask for clarification if you are unsure how to "
+            "proceed.",
+            "continuation",
+        ),
         ('@agent Continue: "Continue to iterate?"', "continuation"),
         ('@agent 继续: "是否继续迭代？"', "continuation"),
         ("Issue reproduced, please proceed.", "continuation"),
@@ -249,6 +261,8 @@ def test_what_asks_for_something_is_no_notice(text: str, why: str) -> None:
         f"{FIX}Why? I did use it.",
         "The issue has been fixed. Please clean up.",
         # beginning as clients do that ask for a summary
+        "Please create a detailed summary of the conversation so far, for the colleague who takes over.",
+        "Here is the conversation so far: what did we bake?",
         f"{SUM_UP} this conversation for the colleague who takes over: write it to docs/handover.md.",
         f"{SUM_UP} the conversation so far and put it into NOTES.md",
         f"{SUM_UP} the RECENT portion of the conversation: what did we bake?",

@@ -165,3 +165,64 @@ def test_a_message_is_looked_at_in_a_time_that_is_linear(head: str, unit: str) -
     began = time.process_time()
     assert spoken.parts(head + unit * 50_000)
     assert time.process_time() - began < 5
+
+
+def test_a_session_of_the_command_line(tmp_path: Path) -> None:
+    """It was taken for a log of one request: no calls, no edits, no next message."""
+
+    def said(n: int, text: str) -> dict[str, Any]:
+        content = [{"type": "text", "text": f'<user_input mode="act">{text}</user_input>'}]
+        return {"id": f"u{n}", "role": "user", "content": content, "ts": TS + n}
+
+    def gave(n: int, call: str, content: object, **more: Any) -> dict[str, Any]:
+        result = {"type": "tool_result", "tool_use_id": call, "name": "t", "content": content, **more}
+        return {"id": f"r{n}", "role": "user", "content": [result], "ts": TS + n}
+
+    def answer(n: int, *content: dict[str, Any]) -> dict[str, Any]:
+        model = {"id": "m", "provider": "p"}
+        return {
+            "id": f"a{n}",
+            "role": "assistant",
+            "content": list(content),
+            "ts": TS + n,
+            "modelInfo": model,
+        }
+
+    def use(call: str, name: str, **given: Any) -> dict[str, Any]:
+        return {"type": "tool_use", "id": call, "name": name, "input": given}
+
+    failed = [{"query": "make", "result": "no", "error": "Command exited with code 1", "success": False}]
+    no = '{"error":"This tool call was rejected by the user and not executed."}'
+    messages = [
+        said(0, "bake"),
+        answer(1, use("call_0000001", "editor", path="/w/a.py", new_text="x")),
+        gave(2, "call_0000001", '{"query":"edit:/w/a.py","result":"File created","success":true}'),
+        answer(3, use("call_0000002", "run_commands", commands=["make"])),
+        gave(4, "call_0000002", failed),
+        answer(5, use("call_0000003", "editor", path="/w/a.py", old_text="x", new_text="y")),
+        gave(6, "call_0000003", no, is_error=True),
+        answer(7, {"type": "text", "text": "Done."}),
+        said(8, "too sweet"),
+    ]
+    head = {"version": 1, "updated_at": "2026-11-29T05:00:00Z", "agent": "lead", "sessionId": "17_ab"}
+    folder = tmp_path / "sessions" / "17_ab"
+    folder.mkdir(parents=True)
+    document = head | {"origin": {"version": "3.0.65"}, "messages": messages}
+    (folder / "17_ab.messages.json").write_text(json.dumps(document, indent=2))
+    (folder / "17_ab.json").write_text(json.dumps({"session_id": "17_ab", "cwd": "/w"}))
+    told = [item for kind, item in kinds.read(tmp_path) if kind == "cline"]
+    assert not [item for item in told if isinstance(item, Quarantined)]
+    [start] = [item for item in told if isinstance(item, SessionStart)]
+    assert (start.session, start.agent, start.version, start.cwd) == ("17_ab", "cline", "3.0.65", "/w")
+    assert [(item.text, item.automatic) for item in told if isinstance(item, UserTurn)] == [
+        ("bake", ""),
+        ("too sweet", ""),
+    ]
+    assert [item.outcome for item in told if isinstance(item, ToolEnd)] == ["ok", "error", "rejected"]
+    assert [(item.status, item.before, item.after) for item in told if isinstance(item, Edit)] == [
+        ("proposed", "", "x"),
+        ("applied", "", "x"),
+        ("proposed", "x", "y"),
+        ("rejected", "x", "y"),
+    ]
+    assert {item.model for item in told if isinstance(item, AgentTurn)} == {"m"}

@@ -34,6 +34,7 @@ def called(kind: str, agent: str, tool: str, text: str, outcome: Any = "error", 
 
 
 CLAUDE, COPILOT = ("claude-code", "claude-code"), ("copilot-cli", "copilot-cli")
+QWEN = ("qwen-code", "qwen-code")
 NO_TOOL = "<tool_use_error>Error: No such tool available: Glob</tool_use_error>"
 WRONG_TYPE = "<tool_use_error>InputValidationError: Read failed due to the following issue:\nThe parameter"
 CODEX, PARSE = ("codex", "codex"), "failed to parse function arguments: "
@@ -55,7 +56,15 @@ TASK = "Error: The task tool was called with invalid arguments: [\n  {"
         (CODEX, "shell", "Exit code: 1\nOutput:\nunsupported call: x", ""),
         (COPILOT, "curl", "Tool 'curl' does not exist.", "unknown_tool"),
         (COPILOT, "bash", REQUIRED, "schema"),
+        (COPILOT, "view", '"path": Expected string, received number', "schema"),
+        (QWEN, "edit", "params must have required property 'file_path'", "schema"),
         (("opencode", "opencode"), "task", TASK, "schema"),
+        (
+            ("opencode", "opencode"),
+            "bake",
+            "Model tried to call unavailable tool 'bake'. Ava",
+            "unknown_tool",
+        ),
         (("entire", "Claude Code"), "Glob", NO_TOOL, "unknown_tool"),
         (("entire", "Codex"), "tools", "unsupported call: tools", "unknown_tool"),
         (("entire", "copilot-cli"), "bash", REQUIRED, "schema"),
