@@ -55,7 +55,9 @@ IGNORED_LINES, IGNORED_ITEMS, IGNORED_EVENTS = (
 _INJECTED = re.compile(r"\s*<(?:instructions|skill|user_action)\b[^>]*>", re.IGNORECASE)
 _IMAGE = re.compile(r"\s*(?:<image\b[^>]*>|</image>)\s*")
 _REJECTED = re.compile(
-    r"(?:\w[\w ]{0,60})?\b(?:rejected by (?:the )?user|user (?:rejected|cancelled) MCP tool call)\W*",
+    r"(?:\w[\w ]{0,60})?\brejected by (?:the )?user\W*"
+    r"|(?:Wall time: [\d.]+ seconds\nOutput:\n)?(?:\w[\w ]{0,60}\b)?"
+    r"user (?:rejected|cancelled) MCP tool call\W*",
     re.IGNORECASE,
 )
 _ABORTED = re.compile(
@@ -65,7 +67,8 @@ _EXIT = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d{1,10})\s*$",
 _FAILED = re.compile(
     r"(?:failed to parse function arguments|failed in sandbox|apply_patch verification failed"
     r"|execution error|exec_command failed|write_stdin failed|unsupported (?:custom tool )?call"
-    r"|command timed out|invalid patch|approval policy is \w+; reject command|Script failed\n)",
+    r"|command timed out|invalid patch|request_user_input is unavailable in "
+    r"|approval policy is \w+; reject command|Script failed\n)",
     re.IGNORECASE,
 )
 
@@ -102,7 +105,7 @@ def ending(output: object) -> tuple[str, Outcome]:
     success, content = fields.get("success"), fields.get("content", fields.get("output", output))
     text = content if isinstance(content, str) else "\n".join(parts_of(content))
     start = text[:600].strip()
-    if command_refused(text) or (len(text) < 200 and _REJECTED.fullmatch(start)):
+    if command_refused(text) or says_no(text):
         return text, "rejected"
     if len(text) < 200 and _ABORTED.fullmatch(start):
         return text, "interrupted"
@@ -114,6 +117,11 @@ def declined(event: dict[str, Any]) -> bool:
     """Whether a person refused what this event says was declined; so is what a rule or a reviewer refuses."""
     words = (text_of(event.get("aggregated_output")) or text_of(event.get("stderr")))[:600].strip()
     return event.get("status") == "declined" and (not words or _REJECTED.fullmatch(words) is not None)
+
+
+def says_no(words: str) -> bool:
+    """Whether these are Codex's words for a person's no."""
+    return len(words) < 200 and _REJECTED.fullmatch(words.strip()) is not None
 
 
 def rolled_back(event: dict[str, Any], **where: Any) -> Feedback:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cursorbench.sessions.codex_calls import KINDS
+from cursorbench.sessions.codex_told import says_no
 from cursorbench.sessions.reading import list_of, table_of, text_of
 
 _BARE_ITEMS = KINDS | {"message", "reasoning"}
@@ -64,6 +65,8 @@ def _changed(item: dict[str, Any]) -> dict[str, Any]:
 def _ran(item: dict[str, Any]) -> dict[str, Any]:
     """A command, or a call of an MCP server or of a tool of the client's."""
     status = "failed" if item.get("success") is False else item.get("status")
+    if says_no(text_of(table_of(item.get("error")).get("message"))):
+        status = "declined"
     told = {name: item.get(name) for name in ("exit_code", "stderr", "aggregated_output")}
     told |= {"status": status, "result": {"Ok": item.get("result")}}
     return {"type": "exec_command_end", "call_id": item.get("id"), **told}

@@ -231,6 +231,13 @@ def test_older_patch_event_shapes(path: Path) -> None:
         ),
         (f"Process exited with code 0\nOutput:\nexec_command failed: {NO}", "ok", ["proposed", "applied"]),
         ("approval policy is Never; reject command", "error", ["proposed"]),
+        (
+            "Wall time: 0.1 seconds\nOutput:\nuser rejected MCP tool call",
+            "rejected",
+            ["proposed", "rejected"],
+        ),
+        ("Wall time: 0.1 seconds\nOutput:\nrejected by user", "ok", ["proposed", "applied"]),
+        ("request_user_input is unavailable in Default mode", "error", ["proposed"]),
         ("Success. Updated", "ok", ["proposed", "applied"]),
         ([{"type": "input_text", "text": "Exit code: 2\nOutput:\n"}], "error", ["proposed"]),
         ("Exit code: 0\nOutput:\nProcess exited with code 7", "ok", ["proposed", "applied"]),

@@ -191,6 +191,9 @@ def test_a_no_that_is_told_behind_the_output_is_one(path: Path, older: bool) -> 
         event("exec_command_end", 4, call_id="inner", status="declined"),
     ]
     assert brief(read(path, META, *both))[1:] == [("end", "inner", "rejected")]
+    message = {"message": "user rejected MCP tool call"}
+    server = done("McpToolCall", 3, id="inner", status="failed", error=message)
+    assert brief(read(path, META, server))[1:] == [("end", "inner", "rejected")]
 
 
 REVIEWED = "This action was rejected due to unacceptable risk."
