@@ -28,6 +28,7 @@ from cursorbench.sessions.items import (
 )
 from cursorbench.sessions.opencode_forks import Copies, keyed
 from cursorbench.sessions.opencode_shell import messages_of as own_commands
+from cursorbench.sessions.opencode_shell import shell_outcome
 from cursorbench.sessions.opencode_times import spent
 from cursorbench.sessions.opencode_v2 import info_of, messages_of
 from cursorbench.sessions.reading import json_document, list_of, milliseconds, table_of, text_of
@@ -284,8 +285,7 @@ def _outcome(state: dict[str, Any]) -> tuple[Outcome, str]:
         if feedback or _REJECTED.match(error):
             return "rejected", feedback[1].strip() if feedback else ""
         return "error", ""
-    code = table_of(state.get("metadata")).get("exit")
-    return ("error" if isinstance(code, int) and code else "ok"), ""
+    return shell_outcome(table_of(state.get("metadata")).get("exit"), text_of(state.get("output"))), ""
 
 
 def _changes(name: str, table: dict[str, Any], metadata: dict[str, Any]) -> tuple[Change, ...]:

@@ -110,6 +110,13 @@ def test_an_answer_does_not_last_as_long_as_its_tools(path: Path) -> None:
     assert [one.duration_ms for one in found if isinstance(one, AgentTurn)] == [8.0, 500.0]
 
 
+TIMED_OUT = "shell tool terminated command after exceeding timeout"
+
+
+def noted(words: str) -> str:
+    return f"x\n\n<shell_metadata>\n{words}\n</shell_metadata>"
+
+
 @pytest.mark.parametrize(
     ("state", "outcome", "reason"),
     [
@@ -132,6 +139,10 @@ def test_an_answer_does_not_last_as_long_as_its_tools(path: Path) -> None:
         ({"status": "error", "error": "File not found"}, "error", ""),
         ({"output": "x", "metadata": {"exit": 2}}, "error", ""),
         ({"output": "x", "metadata": {"exit": 0}}, "ok", ""),
+        ({"output": noted("User aborted the command"), "metadata": {"exit": None}}, "interrupted", ""),
+        ({"output": noted(f"{TIMED_OUT} 120000 ms."), "metadata": {"exit": None}}, "error", ""),
+        ({"output": noted("User aborted the command"), "metadata": {"exit": 0}}, "ok", ""),
+        ({"output": "<shell_metadata>\nUser aborted the command", "metadata": {}}, "ok", ""),
     ],
 )
 def test_how_a_call_ends(path: Path, state: dict[str, Any], outcome: str, reason: str) -> None:
