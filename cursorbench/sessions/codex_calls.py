@@ -41,7 +41,7 @@ class Calls:
 
     @property
     def running(self) -> bool:
-        """Whether a call waits for its output."""
+        """Whether a call waits for its output, or was ended without one."""
         return bool(self._running)
 
     def turn(self) -> None:
@@ -90,7 +90,8 @@ class Calls:
             return
         before = self._outcomes.pop(call, None)
         outcome = before or outcome if outcome == "ok" else outcome
-        self._running.pop(call, None)
+        if outcome != "interrupted":  # that stands before the turn's own end
+            self._running.pop(call, None)
         yield ToolEnd(**where, id=call, outcome=outcome, text=text)
         changes = self._asked.take(call)
         if outcome in ("ok", "rejected"):

@@ -287,6 +287,15 @@ def test_calls_of_other_kinds(path: Path) -> None:
     assert [one.invalid != "" for one in found if isinstance(one, ToolUse)] == [False, True, False, False]
 
 
+def test_a_call_whose_end_is_told_before_the_turns_was_interrupted(path: Path) -> None:
+    call = item("function_call", 2, name="exec_command", call_id="d", arguments="{}")
+    cut = item("function_call_output", 3, call_id="d", output="Wall time: 0.1 seconds\naborted by user")
+    ends = event("turn_aborted", 5, reason="interrupted")
+    later = [event("task_started", 6), event("turn_aborted", 7, reason="interrupted")]
+    found = read(path, META, event("task_started", 1), call, cut, ends, *later)
+    assert [one.during for one in found if isinstance(one, Interrupt)] == ["tool", "answer"]
+
+
 def test_interrupts_undo_and_rollback(path: Path) -> None:
     found = read(
         path,
