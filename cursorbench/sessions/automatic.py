@@ -19,18 +19,13 @@ from __future__ import annotations
 
 import re
 
-from cursorbench.sessions import aider_typed, local_commands, steered, summaries
+from cursorbench.sessions import aider_typed, codex_agents, local_commands, steered, summaries
 from cursorbench.sessions.items import Automatic
 
 # of Cline and its kin, before what a call that is written as XML gave, and a person's words in that
 CALLED = r"(?>\[[a-z]+(?:_[a-z]+)*(?: for .{1,4000}?)?\] Result:)"
 # right behind that or a sentence that says so: a file that a call read may have such tags of its own
 REPLY = r"(?:\s*|.*?\n\[?The user [^\n]{0,300}\n)<(?:answer|feedback|user_message)>"
-_OF_CODEX = """
-    skills_instructions plugins_instructions apps_instructions collaboration_mode personality_spec
-    realtime_conversation model_switch goal_context codex_internal_context turn_aborted tool_context
-    reasoning_context pinned_notes hook_prompt
-"""
 _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
     "meta": (
         "<local-command-caveat>",
@@ -51,6 +46,7 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "[ERROR] You did not use a tool in your previous response! Please retry with a tool use.",
         *aider_typed.TOLD,
         *summaries.WANTED,
+        *summaries.TITLES,
         "<task-notification",
         "<bash-notification>",
         "<agent-notification>",
@@ -66,7 +62,7 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "<skill-context",
         "# AGENTS.md instructions",
         "<permissions instructions",
-        *(f"<{name}" for name in _OF_CODEX.split()),
+        *(f"<{name}" for name in codex_agents.FRAGMENTS),
     ),
     "command": (
         "<command-",
@@ -100,8 +96,9 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "Implement the following to-dos from the plan (the plan is attached for your reference).",
     ),
     "sub_agent": (
-        "<subagent_notification>",
-        "<codex_delegation>",  # another thread's agent
+        # of another thread of Codex: its agent's, and what it has a model judge before it lets another act
+        "<codex_delegation>",
+        "The following is the Codex agent history ",
         "Managed memory has TWO directories. Choose which one to write each memory into",  # Qwen Code's
     ),
 }
@@ -142,6 +139,9 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
     ("continuation", r"\[TASK RESUMPTION\] (?!.*\n<user_message>).*"),  # of the same, nothing was written
     # Codex's, which its rollouts tell apart by their events and requests do not
     ("meta", r"<skill>\s*<name>.*</skill>"),
+    # what one of its agents writes to another, where requests hold it: an answer, and a task
+    ("meta", r"Message Type: (?!NEW_TASK\n)[A-Z_]{1,40}\nTask name: .*"),
+    ("sub_agent", r"Message Type: NEW_TASK\nTask name: .*"),
     ("meta", r"<user_action>\s*<context>.*</user_action>"),
     ("meta", r"An MCP app initiated this message\. Read the untrusted_input tool output\."),
     (

@@ -15,6 +15,13 @@ from typing import Any, NamedTuple
 from cursorbench.sessions.items import Automatic
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
 
+# tags of what Codex puts under the role `user` itself, among it word of a sub-agent
+FRAGMENTS = (
+    *("skills_instructions", "plugins_instructions", "apps_instructions", "collaboration_mode"),
+    *("personality_spec", "realtime_conversation", "model_switch", "goal_context", "codex_internal_context"),
+    *("turn_aborted", "tool_context", "reasoning_context", "pinned_notes", "hook_prompt"),
+    "subagent_notification",
+)
 _FIELDS = {"author", "recipient", "content", "trigger_turn"}
 _KIND = re.compile(r"Message Type: ([A-Z_]+)\n")
 _TASK = "NEW_TASK"

@@ -1,4 +1,4 @@
-"""What clients ask a model for when a conversation has grown too long: how texts begin.
+"""What clients ask a model for when a conversation has grown too long, or to name it: how texts begin.
 
 For `automatic`, and for whoever has to know that a request asks for nothing else. Source: requests and
 published sessions of Claude Code, Codex, OpenCode, Copilot CLI 1.0, Gemini CLI and Qwen Code. Not for: the
@@ -31,6 +31,10 @@ WANTED = (
     "First, reason in your scratchpad. Then, generate the <state_snapshot>.",
     "First, reason in your <analysis> block. Then, produce the <state_snapshot> XML.",
     *(f"{_PROMPT}{blank}Focus on information that would be helpful for continuing" for blank in " \n"),
+)
+TITLES = (  # what OpenCode and Codex ask for themselves to name a conversation
+    "Generate a title for this conversation:\n",
+    "Generate a concise, single-line task title of at most ",
 )
 _WANTED = re.compile(f"^(?:{'|'.join(map(re.escape, WANTED))})", re.MULTILINE)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from cursorbench.sessions.automatic import is_notice, launches_skill
+from cursorbench.sessions.automatic import automatic_of, is_notice, launches_skill
 from cursorbench.sessions.spoken import parts
 from stages.gateway.attribution import text_of
 
@@ -28,11 +28,17 @@ class Asked(NamedTuple):
 def asked(messages: Sequence[Mapping[str, Any]]) -> Asked:
     """Which messages are the user's requests: those of the role `user` but for what clients put there.
 
-    A notice ("a background task has finished") asks for nothing: the episode goes on. So does it where the
-    model called a skill, whose text its client puts there. Where there are only notices, all count.
+    A notice ("a background task has finished") asks for nothing, nor does a summary behind a request: the
+    episode goes on. So does it where the model called a skill, whose text its client puts there. Where there
+    are only notices, all count.
     """
     users = [n for n, message in enumerate(messages) if message.get("role") == "user"]
-    spoken = [n for n in users if not _is_clients(messages, n)] or users
+    spoken: list[int] = []
+    for n in users:
+        summary = bool(spoken) and automatic_of(text_of(messages[n].get("content"))) == "continuation"
+        if not (summary or _is_clients(messages, n)):
+            spoken.append(n)
+    spoken = spoken or users
     last = spoken[-1] if spoken else -1
     text = text_of(messages[last].get("content")) if spoken else ""
     answers = [message for message in messages[last + 1 :] if message.get("role") == "assistant"]

@@ -62,7 +62,7 @@ async def spoken(rig: Rig, *words: str) -> None:
     ("agent", "tool", "again"),
     [
         (claude_code, 'Bash {"command": "%s", "description": "x"}', ["-c"]),
-        (codex, 'exec_command {"cmd": "%s"}', []),
+        (codex, 'exec_command {"cmd": "%s"}', ["resume", "--last"]),
     ],
 )
 async def test_a_request_with_a_call_is_one_episode(
@@ -105,9 +105,8 @@ async def test_a_request_with_a_call_is_one_episode(
         assert (second.session, second.episode, second.ordinal) == (first.session, first.episode, 1)
         assert {first.defect, second.defect} == {""}
         assert {first.user, second.user} == {"ada"}
-        if again:
-            await ask([*again, "that is wrong"])
-            third = rig.generations()[-1]
-            assert third.session == first.session
-            assert third.episode != first.episode
-            assert rig.payload(third.id)[0].request.endswith("that is wrong")
+        await ask([*again, "that is wrong"])
+        third = rig.generations()[-1]
+        assert third.session == first.session
+        assert third.episode != first.episode
+        assert rig.payload(third.id)[0].request.endswith("that is wrong")

@@ -6,11 +6,13 @@ Nothing is kept for a later request: each brings its conversation along.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import msgspec
 import orjson
 
+from cursorbench.sessions.codex_agents import letter_of
 from stages.gateway.dialects.form import Form, read_as, text_in
 from stages.gateway.dialects.responses_answer import Named, ResponsesForm, Tool
 from stages.gateway.dialects.talk import Part, Talk, call_of, image_part, text_part, tool_of
@@ -30,6 +32,8 @@ _NOT_TOLD = (
     *("mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response"),
     *("program", "program_output"),
 )
+_TOOLS = "additional_tools"
+_THREAD = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _FREE = {
     "type": "object",
     "properties": {"input": {"type": "string"}},
@@ -62,8 +66,10 @@ def read(body: dict[str, Any]) -> tuple[dict[str, Any], Form]:
         message = "background is not supported: wait for the answer"
         raise invalid(message, param="background", code="unsupported_parameter")
     names = Named()
-    chat: dict[str, Any] = {"tools": _tools(request.tools, names), "messages": _messages(request, names)}
+    tools = _tools([*request.tools, *_added_tools(request.input)], names)
+    chat: dict[str, Any] = {"tools": tools, "messages": _messages(request, names)}
     chat |= {name: body[name] for name in _SAME if name in body}
+    chat |= _thread(body)
     chat["tool_choice"] = _choice(request.tool_choice)
     if request.max_output_tokens is not None:
         chat["max_tokens"] = request.max_output_tokens
@@ -74,6 +80,18 @@ def read(body: dict[str, Any]) -> tuple[dict[str, Any], Form]:
     if body.get("stream") is True:
         chat["stream_options"] = {"include_usage": True}
     return chat, ResponsesForm(names)
+
+
+def _thread(body: dict[str, Any]) -> dict[str, Any]:
+    """The thread that Codex says a request is of, as its session, where it names none itself.
+
+    Its history begins anew when it is summed up, and has nothing of an answer that somebody stopped.
+    """
+    told, metadata = body.get("client_metadata"), body.get("metadata") or {}
+    thread = told.get("thread_id") if isinstance(told, dict) else None
+    if not isinstance(thread, str) or not _THREAD.fullmatch(thread) or not isinstance(metadata, dict):
+        return {}
+    return {"metadata": {"rtrl_session": thread} | metadata}
 
 
 def _messages(request: _Request, names: Named) -> list[dict[str, Any]]:
@@ -107,7 +125,9 @@ def _add(talk: Talk, item: dict[str, Any], names: Named, where: str) -> None:
         talk.answered("", [call_of(_string(item, "call_id", where), name, arguments)])
     elif kind in ("function_call_output", "custom_tool_call_output"):
         talk.result(_string(item, "call_id", where), _joined(_parts(item.get("output"), f"{where}.output")))
-    elif kind not in _NOT_TOLD:
+    elif kind == "agent_message":
+        talk.user([text_part(letter_of(item).text)])
+    elif kind not in (*_NOT_TOLD, _TOOLS):
         raise invalid("items of this type are not supported", param=where, code="unsupported_parameter")
 
 
@@ -163,7 +183,14 @@ def _tools(tools: _Objects, names: Named) -> list[dict[str, Any]]:
                     declared += _declared(one, names, f"{where}.tools[{n}]", space)
         else:
             declared += _declared(tool, names, where, "")
-    return declared
+    return list({tool["function"]["name"]: tool for tool in declared}.values())
+
+
+def _added_tools(items: str | _Objects) -> _Objects:
+    """Tools that Codex declares among the messages. One that is declared again has its latest form."""
+    added = [one for one in items if isinstance(one, dict) and one.get("type") == _TOOLS]
+    lists = (one.get("tools") for one in added)
+    return [tool for told in lists if isinstance(told, list) for tool in told if isinstance(tool, dict)]
 
 
 def _declared(tool: dict[str, Any], names: Named, where: str, space: str) -> list[dict[str, Any]]:

@@ -99,6 +99,13 @@ NOTICES = [
     "First, reason in your scratchpad. Then, generate the <state_snapshot>.",
     f"{PROMPT} Focus on information that would be helpful for continuing the conversation.",
     f"{PROMPT}\nFocus on information that would be helpful for continuing the conversation.",
+    "Here is the conversation so far:\n\n<conversation>\n[User]: bake it\n</conversation>\n\nSum it up.",
+    # or to name it
+    "Generate a title for this conversation:\n",
+    "Generate a concise, single-line task title of at most 36 characters.\n\nUser prompt:\nbake it",
+    # what one of Codex's agents tells another
+    "<subagent_notification>\n{}\n</subagent_notification>",
+    "Message Type: FINAL_ANSWER\nTask name: /root\nSender: /root/kid\nPayload:\nbaked",
 ]
 FIX = "For the code present, we get this error:\n```\nunused name\n```\n"
 
@@ -132,6 +139,13 @@ def test_notices_are_no_persons(text: str) -> None:
             "sub_agent",
         ),
         ("Managed memory has TWO directories. Choose which one to write each memory into by", "sub_agent"),
+        ("The following is the Codex agent history added since your last approval assessment.", "sub_agent"),
+        ("Message Type: NEW_TASK\nTask name: /root/kid\nSender: /root\nPayload:\nbake it", "sub_agent"),
+        (
+            "Continue if you have next steps, or stop and ask for clarification if you are unsure how to "
+            "proceed.",
+            "continuation",
+        ),
         (f"I hit my usage limit while you were working, but it has reset now. {RESUME}", "continuation"),
         (f"The app was quit while you were working. {RESUME}", "continuation"),
         (
@@ -144,11 +158,6 @@ def test_notices_are_no_persons(text: str) -> None:
         ("<conversation-summary>\nBread.\n</conversation-summary>\nIf you need specific", "continuation"),
         ("@agent Try Again", "continuation"),
         ("<state_snapshot>\nBread.\n</state_snapshot>", "continuation"),
-        (
-            "Continue if you have next steps, or stop and ask for clarification if you are unsure how to "
-            "proceed.",
-            "continuation",
-        ),
         ('@agent Continue: "Continue to iterate?"', "continuation"),
         ('@agent 继续: "是否继续迭代？"', "continuation"),
         ("Issue reproduced, please proceed.", "continuation"),

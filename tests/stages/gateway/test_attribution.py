@@ -45,17 +45,17 @@ def test_a_clients_notice_is_not_the_users_next_message() -> None:
         "role": "user",
         "content": [{"type": "text", "text": "<environment_context>x</environment_context>"}],
     }
-    assert asked([U, A, notice]) == (1, "fix it", [A])
+    assert asked([U, A, notice])[:3] == (1, "fix it", [A])
     assert (asked([context, U, A, U]).requests, asked([context, U, A, notice, A]).answers) == (2, [A, A])
     around = {
         "role": "user",
         "content": [{"type": "text", "text": "<environment_details>\nx\n</environment_details>"}],
     }
-    assert asked([U, CALL, T, around, CALL, T, around]) == (1, "fix it", [CALL, CALL]), (
+    assert asked([U, CALL, T, around, CALL, T, around])[:3] == (1, "fix it", [CALL, CALL]), (
         "Roo's loop is one episode"
     )
     output = {"role": "user", "content": "[read_file for 'a.py'] Result:\n1 | x"}
-    assert asked([U, A, output, A]) == (1, "fix it", [A, A]), "Cline's"
+    assert asked([U, A, output, A])[:3] == (1, "fix it", [A, A]), "Cline's"
     assert asked([notice])[:2] == (1, notice["content"]), "or there is no request"
 
 
@@ -69,6 +69,30 @@ def test_the_text_of_a_skill_that_the_model_called_is_no_request() -> None:
     assert asked([U, CALL, T, skill]) == (2, "Bake a cake as told.", [])
     stopped = {"role": "user", "content": "[Request interrupted by user]\n\nnot now"}
     assert asked([U, CALL, launched, stopped]).requests == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<subagent_notification>\n{"status": {"completed": "done"}}\n</subagent_notification>',
+        "Message Type: FINAL_ANSWER\nTask name: /root\nSender: /root/kid\nPayload:\ndone",
+    ],
+)
+def test_word_of_a_sub_agent_is_no_message(text: str) -> None:
+    """The episode that asked for it ended there, and what the user said next was of the word alone."""
+    word = {"role": "user", "content": text}
+    assert asked([U, CALL, T, word, A, U])[:2] == (2, "fix it")
+    assert asked([U, CALL, T, word])[:3] == (1, "fix it", [CALL])
+    task = {"role": "user", "content": text.replace("FINAL_ANSWER", "NEW_TASK")}
+    assert asked([task])[:2] == (1, task["content"])
+
+
+def test_a_summary_behind_a_request_is_none() -> None:
+    summary = {"role": "user", "content": "Another language model started to solve this problem and ..."}
+    assert asked([U, U, summary]) == (2, "fix it", [])
+    assert asked([U, summary, CALL, T]) == (1, "fix it", [CALL])
+    assert asked([U, summary, A, U]) == (2, "fix it", [])
+    assert asked([summary, A, U])[:2] == (2, "fix it"), "where it is all that is left, it is the first"
 
 
 def test_text_of_parts() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from stages.gateway.dialects import responses
 from stages.gateway.errors import ApiError
 from tests.stages.gateway.dialects.test_messages import events
-from tests.stages.gateway.rig import Rig, running
+from tests.stages.gateway.rig import Rig, follow_ups, running
 
 HELLO: dict[str, Any] = {"model": "rtrl", "input": "stub:say hello"}
 PARAMETERS = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -131,6 +132,56 @@ async def test_a_conversation_with_tools_is_one_episode_and_the_next_request_ano
     assert [call["function"]["name"] for call in sent[3]["tool_calls"]] == ["read_file"]
 
 
+THREAD = "019a0000-0000-7000-8000-00000000abcd"
+
+
+async def test_a_thread_of_codex_is_a_session(tmp_path: Path) -> None:
+    """What was said after a stopped first answer, and after a summary, followed no answer; an episode was cut
+    in two where it was summed up, and the second part's request was the summary."""
+    stopped = [
+        said("user", "mend a.py"),
+        said("user", "<turn_aborted>\nThe user interrupted.\n</turn_aborted>"),
+    ]
+    asked = [*stopped, said("user", "only b.py, I said")]
+    summary = said("user", "Another language model started to solve this problem and produced a summary")
+    letter = {"type": "agent_message", "author": "/root/kid", "recipient": "/root", "content": []}
+    letter["content"] = [
+        {"type": "input_text", "text": "Message Type: FINAL_ANSWER\nTask name: /root\nready"}
+    ]
+    call = 'stub:call read_file {"path": "a"}'
+    async with running(tmp_path) as rig:
+
+        async def talk(words: str, items: list[Any]) -> list[Any]:
+            rig.stub.words = words
+            body = {
+                "model": "rtrl",
+                "input": items,
+                "tools": [READ],
+                "client_metadata": {"thread_id": THREAD},
+            }
+            given = list((await post(rig, body)).json()["output"])
+            output = {"type": "function_call_output", "call_id": given[0].get("call_id"), "output": "x"}
+            return [*items, *given, *([output] if "call_id" in given[0] else [])]
+
+        await talk("stub:say I shall", stopped[:1])
+        await talk("stub:say A summary.", await talk(call, await talk(call, asked)))
+        more = await talk(call, [*asked, summary])
+        done = await talk("stub:say Done.", [*more, letter])
+        await talk("stub:say Oh.", [*done, said("user", "still wrong")])
+        first, *chain, last = rig.generations()
+        assert rig.payload(chain[3].id)[0].request == "only b.py, I said"
+    assert len({one.session for one in (first, *chain, last)}) == 1
+    assert [(one.episode, one.ordinal) for one in chain] == [(chain[0].episode, n) for n in range(5)]
+    assert follow_ups(tmp_path) == {first.id: chain[0].id, chain[0].id: last.id, last.id: ""}
+
+
+@pytest.mark.parametrize("told", [{"thread_id": "main"}, {"thread_id": 7}, [THREAD], None])
+def test_what_is_no_thread_names_no_session(told: Any) -> None:
+    assert "metadata" not in responses.read({**HELLO, "client_metadata": told})[0]
+    named = {"client_metadata": {"thread_id": THREAD}, "metadata": {"rtrl_session": "mine"}}
+    assert responses.read({**HELLO, **named})[0]["metadata"] == {"rtrl_session": "mine"}
+
+
 async def test_an_answer_in_pieces_is_sent_back_as_one(rig: Rig) -> None:
     call = '<tool_call>{"name": "read_file", "arguments": {"path": "a"}}</tool_call>'
     talk = [said("user", f"stub:say before {call} after")]
@@ -236,6 +287,15 @@ def test_the_makers_own_tools_are_left_out() -> None:
     tools = [READ, {"type": "web_search", "external_web_access": True}, {"type": "image_generation"}]
     body, _ = responses.read({**HELLO, "tools": tools})
     assert [tool["function"]["name"] for tool in body["tools"]] == ["read_file"]
+
+
+def test_tools_among_the_messages() -> None:
+    again = {**READ, "description": "Reads better."}
+    added = {"type": "additional_tools", "role": "developer", "tools": [SPACE, again]}
+    body, _ = responses.read({**HELLO, "tools": [READ], "input": [added, said("user", "hi")]})
+    told = [(tool["function"]["name"], tool["function"]["description"]) for tool in body["tools"]]
+    assert told == [("read_file", "Reads better."), ("agents__spawn", "Reads.")]
+    assert body["messages"] == [{"role": "user", "content": "hi"}]
 
 
 def test_fields_that_have_other_names_in_chat() -> None:
