@@ -41,6 +41,8 @@ def unreadable(path: Path) -> str:
         return "the file is an archive: unpack it"
     if path.parent.name in _OF_VSCODE and _CHAT.match(head):
         return "a chat as VS Code itself keeps it: name GitHub.copilot-chat/transcripts instead"
+    if path.name == "opencode.db" and head.startswith(b"SQLite format 3\0"):
+        return "OpenCode's own database: name what `opencode export` writes of its sessions instead"
     return ""
 
 

@@ -183,6 +183,16 @@ def test_a_chat_of_vscodes_own_is_said_to_be_one(tmp_path: Path, text: str) -> N
     ]
 
 
+def test_opencodes_own_database_is_said_to_be_one(tmp_path: Path) -> None:
+    path = tmp_path / "opencode.db"
+    path.write_bytes(b"SQLite format 3\0" + bytes(84))
+    (found,) = [item for _, item in kinds.read(tmp_path)]
+    assert isinstance(found, Quarantined)
+    assert "`opencode export`" in found.reason
+    other = path.rename(tmp_path / "history.db")
+    assert list(kinds.read(other)) == [("", Quarantined(Place(str(other)), "unknown_kind"))]
+
+
 @pytest.mark.parametrize(("name", "data"), [("photo.gz", b"\x1f\x8b\0"), ("cake.docx", b"PK\3\4")])
 def test_a_picture_or_letter_is_no_compressed_log(tmp_path: Path, name: str, data: bytes) -> None:
     path = tmp_path / name
