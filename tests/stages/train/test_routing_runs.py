@@ -28,7 +28,7 @@ DECISIONS = 2 * TOP_K  # of a token: two layers have experts
 def told(world: TrainWorld, count: int, *, seed: int = 0, turns: int = 1, prefix: str = "e") -> list[Told]:
     """Episodes of an engine whose routers choose by position."""
     with forced(world.model(world.live)):
-        episodes = world.episodes(count, seed=seed, turns=turns, prefix=prefix)
+        episodes = world.episodes(count, seed=seed, turns=turns, prefix=prefix, engine="forced")
     for episode in episodes:
         for turn in episode.turns:
             turn.experts = choice(len(turn.prompt) + len(turn.output) - 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import torch
 
 from stages import modelio, schemas, tables
 from stages.linestate import LineState
-from stages.records import Generation, Payload, Sampling, Span
+from stages.records import Generation, Payload, Sampling
 from stages.registry.store import Store
 from stages.result import StageResult
 from stages.routing import packed
@@ -31,6 +32,7 @@ from stages.train.run import STAGE
 from stages.vault import Vault
 from stages.workspace import Workspace
 from tests.stages.train import naive
+from tests.stages.train.sampled import Turn, sampled
 from tests.stages.train.tiny import tiny_model, write_checkpoint
 
 # micro-checkpoints are a third of what a run of a tiny model takes; see `steps_kept` of `conftest.py`
@@ -39,27 +41,6 @@ SETTINGS = (
     "micro_checkpoints = 0\n"
 )
 SPEC = "sha256:" + "5" * 64
-
-
-@dataclass
-class Turn:
-    """One generation: what it was asked after, and how it was sampled."""
-
-    prompt: list[int]
-    output: np.ndarray
-    logprobs: np.ndarray
-    checkpoint: str
-    sampling: Sampling = naive.PLAIN
-    extends: bool = False  # its prompt extends the turn before
-    switch: int = 0  # so many tokens were sampled by `before`, the rest by `checkpoint`
-    before: str = ""
-    experts: np.ndarray | None = None  # of all tokens but the last
-    planned: bool = True  # False: distill left it out
-
-    @property
-    def spans(self) -> tuple[Span, ...]:
-        ends = [(0, self.switch, self.before), (self.switch, len(self.output), self.checkpoint)]
-        return tuple(Span(start, end, checkpoint) for start, end, checkpoint in ends if end > start)
 
 
 @dataclass
@@ -139,23 +120,19 @@ class TrainWorld:
         sampling: Sampling = naive.PLAIN,
         prefix: str = "e",
         turns: int = 1,
+        engine: str = "",
     ) -> list[Told]:
-        """`count` episodes really sampled from a checkpoint; reward: share of low ids in the answer."""
+        """`count` episodes really sampled from a checkpoint; reward: share of low ids in the answer.
+
+        `engine` names what was done to the model before: episodes are kept for whoever asks the same again.
+        """
         digest = checkpoint or self.live
-        generator = torch.Generator().manual_seed(seed)
-        rng = np.random.default_rng(seed)
+        drawn = sampled(digest, seed, sampling, turns, engine)
+        while len(drawn.turns) < count:
+            drawn.more(self.model(digest))
         found = []
-        for number in range(count):
-            prompt = [1, *rng.integers(4, 64, rng.integers(2, 12)).tolist(), 0, 2]
-            made: list[Turn] = []
-            low = []
-            for turn in range(turns):
-                output, logged = naive.sample(
-                    self.model(digest), prompt, int(rng.integers(2, 9)), generator, sampling
-                )
-                made.append(Turn(prompt, output, logged, digest, sampling, extends=turn > 0))
-                low += (output < 32).tolist()
-                prompt = [*prompt, *output.tolist(), 0, 1, *rng.integers(4, 64, 3).tolist(), 0, 2]
+        for number, made in enumerate(deepcopy(drawn.turns[:count])):
+            low = np.concatenate([turn.output < 32 for turn in made])
             told = Told(f"{prefix}{number}", float(np.mean(low)), made)
             told.user, told.stratum = f"u{number % 7}", "ab"[number % 2]
             found.append(told)
