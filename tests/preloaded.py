@@ -29,6 +29,8 @@ STAGES = (
     "stages.distill.run",
     "stages.eval.run",
     "stages.registry.verify",
+    "stages.rollback.run",
+    "stages.serve",
     "stages.target.endpoint",
     "stages.train.run",
 )

@@ -41,6 +41,7 @@ from stages.rollback.run import RollbackStage
 from stages.runner import run_stage
 from stages.stage import Output
 from stages.workspace import Workspace
+from tests import processes
 from tests.stages.monitor.cycles import made
 from tests.stages.world import World
 
@@ -493,7 +494,7 @@ def test_a_watch_goes_on_after_a_look_that_failed(world: Line, posts: tuple[str,
     root, registry = world.workspace.root, world.store.dir / "registry.db"
     command = [sys.executable, "-m", "rtrl_cli.main", "monitor", "--watch", "--every", "1", "-w", str(root)]
     environment = {**os.environ, "RTRL_MONITOR__PING": f"{url}/ping"}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as watch:
+    with processes.Popen(command, env=environment, stdout=subprocess.DEVNULL) as watch:
         try:
             assert hook.taken.get(timeout=60) == ("/ping", {"alarms": [], "looked": True})
             registry.rename(registry.with_name("aside"))

@@ -70,9 +70,9 @@ class World(StubWorld):
         done = processes.rtrl("rollback", *words, "--json", "-w", str(self.workspace.root))
         return done.returncode, json.loads(done.stdout)
 
-    def begin(self, *words: str, **env: str) -> subprocess.Popen[bytes]:
+    def begin(self, *words: str, **env: str) -> processes.Popen:
         command = [sys.executable, "-m", "rtrl_cli.main", "rollback", *words, "-w", str(self.workspace.root)]
-        return subprocess.Popen(command, env={**os.environ, **env}, stdout=subprocess.PIPE)
+        return processes.Popen(command, env={**os.environ, **env}, stdout=subprocess.PIPE)
 
     @contextlib.contextmanager
     def away(self) -> Iterator[None]:

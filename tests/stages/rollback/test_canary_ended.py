@@ -19,6 +19,7 @@ from stages.runner import run_stage
 from stages.serving.detach import serving_pid, start_detached, stop
 from stages.target import light
 from stages.target.canary import canary_of
+from tests import processes
 from tests.stages.rollback.test_first import digest_of_answer, rollback, until
 from tests.stages.serving.conftest import SETTINGS, StubWorld
 
@@ -44,7 +45,7 @@ def test_a_promotion_that_was_killed_does_not_go_on(world: StubWorld) -> None:
     with ThreadPoolExecutor(30) as threads:
         long = threads.submit(world.ask, f"stub:hold={hold}")
         until(lambda: (light.served(world.endpoint) or {}).get("in_flight"))
-        promotion = subprocess.Popen([*command, "--promote"], stdout=subprocess.DEVNULL)
+        promotion = processes.Popen([*command, "--promote"], stdout=subprocess.DEVNULL)
         asked: list[Future[httpx.Response]] = []
 
         def held() -> object:

@@ -23,6 +23,7 @@ from stages.serving.canary import CanaryEngine
 from stages.serving.detach import start_detached, stop
 from stages.target import light
 from stages.target.admin import Admin
+from tests import processes
 from tests.stages.rollback.test_first import digest_of_answer, rollback, until
 from tests.stages.serving.conftest import SETTINGS, StubWorld
 from tests.stages.serving.test_lifecycle import gone
@@ -49,7 +50,7 @@ def test_in_shadow_replay(world: StubWorld) -> None:
     world.report(candidate, world.second)
     command = [sys.executable, "-m", "rtrl_cli.main", "deploy", "-w", str(world.workspace.root), "--quiet"]
     flags = ["--input", candidate.ref, "--canary", "0.5"]
-    deploy = subprocess.Popen([*command, *flags], stderr=subprocess.PIPE, text=True)
+    deploy = processes.Popen([*command, *flags], stderr=subprocess.PIPE)
     until(lambda: (light.served(world.endpoint) or {}).get("canary"))
     assert rollback(world).wait(60) == 0
     _, err = deploy.communicate(timeout=60)

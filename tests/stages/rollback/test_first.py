@@ -94,7 +94,7 @@ def test_a_deploy_that_waits_for_long_answers_gives_way(deployed: StubWorld) -> 
     with ThreadPoolExecutor(20) as threads:
         long = threads.submit(world.ask, "stub:delay=600")
         until(lambda: (light.served(world.endpoint) or {}).get("in_flight"))
-        deploy = subprocess.Popen(
+        deploy = processes.Popen(
             [*command, "--input", later.ref], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
         asked: list[Future[httpx.Response]] = []
@@ -108,7 +108,7 @@ def test_a_deploy_that_waits_for_long_answers_gives_way(deployed: StubWorld) -> 
         assert long.result().json()["error"]["code"] == "weights_updating"
         assert {each.result().status_code for each in asked} == {200}
         told = deploy.communicate(timeout=60)[1]
-        assert (deploy.returncode, b"deploy again" in told) == (11, True), told
+        assert (deploy.returncode, "deploy again" in told) == (11, True), told
     assert digest_of_answer(world) == world.first.digest[7:23]
     by_age = {each.checkpoint: each.state for each in reversed(world.store.deployments.history("auto"))}
     assert (by_age[later.digest], by_age[world.first.digest]) == ("failed", "live")
@@ -276,7 +276,7 @@ def test_two_who_roll_back_at_once_go_back_once(deployed: StubWorld) -> None:
     hold = locks.acquire(deployed.store.lock_path("target-auto"), what="test")
     command = (sys.executable, "-m", "rtrl_cli.main", "rollback", "--json", "--lock-timeout", "60", "-w")
     root = str(deployed.workspace.root)
-    both = [subprocess.Popen([*command, root], stdout=subprocess.PIPE) for _ in range(2)]
+    both = [processes.Popen([*command, root], stdout=subprocess.PIPE) for _ in range(2)]
     while not all(waits(each.pid, "target-auto.lock") for each in both):
         time.sleep(0.02)
     hold.release()

@@ -16,6 +16,7 @@ import pytest
 
 from stages.registry.deployments import Deployment
 from stages.serving.detach import start_detached, stop
+from tests import processes
 from tests.stages.serving.conftest import SETTINGS, StubWorld
 from tests.stages.serving.test_lifecycle import gone
 from tests.stages.serving.test_running import wait_for
@@ -46,14 +47,14 @@ def engines(world: StubWorld) -> set[int]:
     return found
 
 
-def deploy(world: StubWorld, *flags: str) -> subprocess.Popen[str]:
+def deploy(world: StubWorld, *flags: str) -> processes.Popen:
     line = [sys.executable, "-m", "rtrl_cli.main", "deploy", "--quiet", *flags]
-    return subprocess.Popen(
-        [*line, "-w", str(world.workspace.root)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    return processes.Popen(
+        [*line, "-w", str(world.workspace.root)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
 
 
-def opening(world: StubWorld, *flags: str) -> tuple[subprocess.Popen[str], int]:
+def opening(world: StubWorld, *flags: str) -> tuple[processes.Popen, int]:
     """A deploy whose engine does not get ready, and that engine's pid."""
     before = engines(world)
     command = deploy(world, *flags)

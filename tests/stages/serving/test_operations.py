@@ -72,13 +72,13 @@ def hold(tmp_path: Path) -> Path:
     return made
 
 
-def started(world: StubWorld, manager: Manager, **settings: Any) -> subprocess.Popen[str]:
+def started(world: StubWorld, manager: Manager, **settings: Any) -> processes.Popen:
     """`rtrl serve` as systemd starts it, ready."""
     given = [f"--set={name.replace('__', '.')}={value}" for name, value in settings.items()]
     line = [sys.executable, "-m", "rtrl_cli.main", "serve", "-w", str(world.workspace.root), *given]
     watched = {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "200000"}
-    process = subprocess.Popen(
-        line, env=os.environ | watched, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    process = processes.Popen(
+        line, env=os.environ | watched, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     assert wait_for(lambda: manager.has("READY"))
     return process

@@ -34,7 +34,7 @@ class World(StubWorld):
         )
 
     @contextmanager
-    def staging(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    def staging(self, *arguments: str) -> Iterator[processes.Popen]:
         """`rtrl deploy`, which is in the middle of staging until the block ends."""
         reached = self.hold.with_name("hold.reached")
         reached.unlink(missing_ok=True)
@@ -61,9 +61,9 @@ def command(world: StubWorld, *arguments: str, fault: str = "") -> processes.Don
     return processes.rtrl(*arguments, "-w", str(world.workspace.root), env={"RTRL_FAULT": fault})
 
 
-def begun(world: StubWorld, *arguments: str) -> subprocess.Popen[bytes]:
+def begun(world: StubWorld, *arguments: str) -> processes.Popen:
     line = [sys.executable, "-m", "rtrl_cli.main", *arguments, "-w", str(world.workspace.root), "--quiet"]
-    return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return processes.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def has_open(pid: int, path: Path) -> bool:
@@ -131,9 +131,7 @@ def test_a_rollback_while_weights_are_staged_ends_where_it_should(world: World) 
     third = child(world, "third", before)
     rollback = [sys.executable, "-m", "rtrl_cli.main", "rollback", "--lock-timeout", "60"]
     with world.staging("--input", third.ref) as deploying:
-        back = subprocess.Popen(
-            [*rollback, "-w", str(world.workspace.root)], stdout=subprocess.PIPE, text=True
-        )
+        back = processes.Popen([*rollback, "-w", str(world.workspace.root)], stdout=subprocess.PIPE)
         while not has_open(back.pid, world.store.lock_path("target-auto")):
             assert back.poll() is None
             time.sleep(0.02)
