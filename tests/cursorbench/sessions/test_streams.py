@@ -12,7 +12,7 @@ import pytest
 from cursorbench.sessions import kinds
 from tests.samples import DATA, real
 
-LONG = 4 << 20  # bytes of the log
+LONG = 3 << 20  # bytes of the log
 HELD, EACH = 1 << 20, 160  # bytes that may be held at once: in any case, and for each item
 SAMPLES = {
     "claude-code": "entire_entireio_cli/*/*/full.jsonl",
