@@ -117,10 +117,18 @@ def events(batch: pa.RecordBatch) -> Iterator[SealedEvent]:
         yield SealedEvent(row["seq"], event, row["user"], row["sealed"], row["episode"], row["derived"])
 
 
+_SAMPLING = msgspec.structs.asdict(Sampling())
+
+
 @lru_cache(maxsize=4096)
 def sampling_json(value: Sampling) -> str:
-    """Canonical text of sampling parameters; requests share few, so it compresses to nothing."""
-    return msgspec.json.encode(value, order="sorted").decode()
+    """Canonical text of sampling parameters; requests share few, so it compresses to nothing.
+
+    Without those that are as by default, by value: msgspec leaves out a number only where it is the default's
+    own object, so that equal parameters would have two texts, and an artifact a digest by chance.
+    """
+    told = {name: each for name, each in msgspec.structs.asdict(value).items() if each != _SAMPLING[name]}
+    return msgspec.json.encode(told, order="sorted").decode()
 
 
 @lru_cache(maxsize=4096)

@@ -100,3 +100,13 @@ def test_events_round_trip(found: list[rows.SealedEvent]) -> None:
         with tables.TableWriter(path, schemas.EVENTS) as writer:
             writer.write(rows.event_batch(found))
         assert [row for batch in tables.batches(path, schemas.EVENTS) for row in rows.events(batch)] == found
+
+
+def test_equal_sampling_parameters_have_one_text_whichever_objects_they_are() -> None:
+    read = Sampling(temperature=float("1"), top_p=float("1.0"), min_p=float("0"), presence_penalty=-0.0)
+    cooler = Sampling(temperature=0.5, max_tokens=7)
+    for first, second in ((Sampling(), read), (read, Sampling())):
+        rows.sampling_json.cache_clear()
+        assert rows.sampling_json(first) == rows.sampling_json(second) == "{}"
+    assert rows.sampling_json(cooler) == '{"max_tokens":7,"temperature":0.5}'
+    assert rows.sampling(rows.sampling_json(cooler)) == cooler
