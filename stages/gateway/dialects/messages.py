@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import orjson
 
+from cursorbench.sessions.automatic import automatic_of
 from stages.gateway.dialects.form import Form, read_as, text_in
 from stages.gateway.dialects.messages_answer import MessagesForm
 from stages.gateway.dialects.talk import Part, Talk, call_of, image_part, text_part, tool_of
@@ -132,7 +133,11 @@ def _answer(talk: Talk, blocks: _Blocks, where: str) -> None:
 
 
 def _spoken(talk: Talk, blocks: _Blocks, where: str) -> None:
-    """What calls gave comes first: it answers the calls of the message before."""
+    """What calls gave comes first: it answers the calls of the message before.
+
+    A summary of what was said before is a message of its own. Its client joins what a person asks next to it,
+    where the conversation had to be summed up for that.
+    """
     parts: list[Part] = []
     results = 0
     for n, block in enumerate(blocks):
@@ -148,9 +153,16 @@ def _spoken(talk: Talk, blocks: _Blocks, where: str) -> None:
             talk.result(_string(block, "tool_use_id", here), _joined(texts))
         else:
             part = _part(block, here)
+            if part and parts and (_is_summary(part) or _is_summary(parts[-1])):
+                talk.user(parts)
+                parts = []
             parts += [part] if part else []
     if parts or not results:
         talk.user(parts)
+
+
+def _is_summary(part: Part) -> bool:
+    return part["type"] == "text" and automatic_of(part["text"]) == "continuation"
 
 
 def _joined(parts: list[Part]) -> list[Part]:

@@ -127,3 +127,25 @@ def test_what_asks_for_nothing_new() -> None:
     assert not continued([user("one"), agent("done"), user(SUMMARY)])
     assert goes_on([user(SUMMARY), user(REMINDER), agent("done"), user(REMINDER)])
     assert not goes_on([user(SUMMARY), user("two")])
+
+
+async def test_a_request_that_is_joined_to_the_summary_is_heard(tmp_path: Path) -> None:
+    """As Claude Code sends it where it has to sum up before it can ask: it was taken for the summary's."""
+    headers = {"x-claude-code-session-id": "c1"}
+
+    def said(*texts: str) -> dict[str, Any]:
+        return {"role": "user", "content": [{"type": "text", "text": text} for text in texts]}
+
+    async with running(tmp_path) as rig:
+        rig.stub.words = "stub:say done"
+        for talk in (
+            [said("rename add")],
+            [said("rename add"), {"role": "assistant", "content": "done"}, said(WANTED)],
+            [said(SUMMARY, "no, that is wrong"), {"role": "system", "content": "Today."}],
+        ):
+            body = {"model": "rtrl", "max_tokens": 100, "messages": talk}
+            await rig.http.post("/v1/messages", json=body, headers=headers)
+        first, _, says = (generation.id for generation in rig.generations())
+        assert len({generation.session for generation in rig.generations()}) == 1
+        assert rig.payload(says)[0].request == "no, that is wrong"
+    assert follow_ups(tmp_path) == {first: says, says: ""}
