@@ -25,7 +25,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 OF_EPISODE = ("reward", "edited", "clarified")  # what a call's episode tells, beside the call itself
-CUT = ("abort", "error", "timeout")  # finish reasons of answers that somebody else ended
+LOST = "error"  # finish reason of an answer that the engine lost
+CUT = ("abort", LOST, "timeout")  # finish reasons of answers that somebody else ended
 _COLUMNS = ["id", "episode", "finish_reason", "output_tokens", "invalid_tool_calls", "tool_calls"]
 
 

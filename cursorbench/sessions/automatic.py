@@ -227,7 +227,7 @@ _BEFORE = re.compile(
     r"|# AGENTS\.md instructions[^\n]*\n\s*<(INSTRUCTIONS)>"
 )
 _BLANK = re.compile(r"\s*")
-_NOTICES: frozenset[Automatic] = frozenset({"meta", "pasted_output", "tool_result"})
+NOTICES: frozenset[Automatic] = frozenset({"meta", "pasted_output", "tool_result"})
 
 
 def automatic_of(text: str) -> Automatic:
@@ -296,4 +296,4 @@ def launches_skill(result: str) -> bool:
 
 def is_notice(text: str) -> bool:
     """Whether the text asks for nothing: the agent goes on with what a person asked for before it."""
-    return automatic_of(text) in _NOTICES
+    return automatic_of(text) in NOTICES

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.collect.scan import EVENT_CODE, Bools, Ints, Scan
-from stages.parts import CUT
+from stages.parts import CUT, LOST
 from stages.records import ANOTHER_ANSWER
 
 
@@ -96,7 +96,7 @@ def _again(scan: Scan, asked: Ints, follow_up: Ints) -> Bools:
     """
     tokens = np.asarray(scan.generations["prompt_tokens"], dtype=np.int64)
     same = (tokens[asked] == tokens[follow_up]) | (_cut(scan) & (tokens == 0))[asked]
-    lost = np.asarray(pc.equal(scan.generations["finish_reason"], "error"), dtype=np.bool_)
+    lost = np.asarray(pc.equal(scan.generations["finish_reason"], LOST), dtype=np.bool_)
     again: Bools = (scan.g_retried[follow_up] | lost[asked]) & same
     return again
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from cursorbench.sessions.automatic import automatic_of, is_notice, launches_skill
+from cursorbench.sessions.automatic import NOTICES, automatic_of, launches_skill
 from cursorbench.sessions.spoken import parts
 from stages.gateway.attribution import text_of
 
@@ -35,8 +35,10 @@ def asked(messages: Sequence[Mapping[str, Any]]) -> Asked:
     users = [n for n, message in enumerate(messages) if message.get("role") == "user"]
     spoken: list[int] = []
     for n in users:
-        summary = bool(spoken) and automatic_of(text_of(messages[n].get("content"))) == "continuation"
-        if not (summary or _is_clients(messages, n)):
+        text = text_of(messages[n].get("content"))
+        why = automatic_of(text)  # once: it costs most of what is done here
+        summary = bool(spoken) and why == "continuation"
+        if not (summary or why in NOTICES or _is_of_a_skill(messages, n, text)):
             spoken.append(n)
     spoken = spoken or users
     last = spoken[-1] if spoken else -1
@@ -45,11 +47,8 @@ def asked(messages: Sequence[Mapping[str, Any]]) -> Asked:
     return Asked(len(spoken), text, answers)
 
 
-def _is_clients(messages: Sequence[Mapping[str, Any]], n: int) -> bool:
-    """Whether nobody asked for anything by the message `n`, one of the role `user`."""
-    text = text_of(messages[n].get("content"))
-    if is_notice(text):
-        return True
+def _is_of_a_skill(messages: Sequence[Mapping[str, Any]], n: int, text: str) -> bool:
+    """Whether the message `n`, which says `text`, is that of a skill which the model called."""
     before = takewhile(lambda one: one.get("role") == "tool", (messages[k] for k in range(n - 1, -1, -1)))
     if not any(launches_skill(text_of(one.get("content"))) for one in before):
         return False

@@ -1,4 +1,4 @@
-"""What clients tell by headers of their own, which nobody has to set."""
+"""What clients tell of their own accord, by headers and in their first words, which nobody has to set."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from stages.gateway.http import Scope, header
 _RETRIES = b"x-stainless-retry-count"  # of the clients that Stainless makes: OpenAI's, Anthropic's, others'
 _SESSION = (b"x-claude-code-session-id", b"x-claude-code-agent-id")  # Claude Code's, and of its sub-agents
 _MOST = 200  # bytes of each
+_SIGNED = "x-anthropic-billing-header:"  # by Claude Code, each request for its maker: nothing to a model
 
 
 def retried(scope: Scope) -> bool:
@@ -22,3 +23,8 @@ def conversation(scope: Scope) -> str:
     """
     told = [header(scope, name)[:_MOST].decode("latin-1") for name in _SESSION]
     return "\0".join(told) if told[0] else ""
+
+
+def unsigned(system: str) -> str:
+    """A system prompt without its first line, where that signs the request: it is new with each."""
+    return system.partition("\n")[2] if system.startswith(_SIGNED) else system

@@ -124,7 +124,7 @@ class Conversations:
 
 def _is_aside(messages: Sequence[Message]) -> bool:
     last = messages[-1] if messages else {}
-    return last.get("role") == "user" and f"\n{text_of(last.get('content'))}".find(f"\n{SIDE_QUESTION}") >= 0
+    return last.get("role") == "user" and f"\n{SIDE_QUESTION}" in f"\n{text_of(last.get('content'))}"
 
 
 def _remember(known: OrderedDict[str, Any], key: str, value: object, most: int) -> None:

@@ -65,13 +65,14 @@ class Generator:
         """How many tokens the prompt has; nothing is generated."""
         key = self._identify(exchange)
         self._admission.require_room(key.id)
-        who, request, _ = await self._read(dialect, exchange, key)
-        whose = Whose.of(key, who.user)
-        with self._admission.admit(whose) as place:
-            place.timed = False
-            arm = self._arms.of(who.user, key.population)
-            arm.served.require_ready()
-            counted = await count_tokens(arm.engine, request, whose, self._context)
+        with dialect.telling():
+            who, request, _ = await self._read(dialect, exchange, key)
+            whose = Whose.of(key, who.user)
+            with self._admission.admit(whose) as place:
+                place.timed = False
+                arm = self._arms.of(who.user, key.population)
+                arm.served.require_ready()
+                counted = await count_tokens(arm.engine, request, whose, self._context)
         await send_json(exchange.send, 200, {"input_tokens": counted})
 
     async def _read(self, dialect: Dialect, exchange: Exchange, key: ApiKey) -> tuple[Who, Request, Form]:

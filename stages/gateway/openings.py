@@ -16,6 +16,7 @@ import orjson
 from cursorbench.sessions import spoken
 from stages.gateway.arguments import compared
 from stages.gateway.attribution import text_of
+from stages.gateway.clients import unsigned
 
 _MARKS = 200_000  # in the arguments of a message's calls; behind so many they are compared as they stand
 _ACKNOWLEDGED = {  # in the model's name, before a person asks: Qwen Code's, and Aider's
@@ -29,7 +30,6 @@ _BEHIND_EXAMPLES = (
     "I switched to a new code base. Please don't consider the above files"  # to which it says "Ok."
 )
 _FIRST_LINE = 200  # characters
-_BILLING = "x-anthropic-billing-header:"  # Claude Code's first line of a system prompt: new with each request
 _NO_DIGITS = dict.fromkeys(map(ord, "0123456789"))  # None: left out
 _PASSING = ("<info-msg>", "</info-msg>")  # Goose's: time and tokens used, of each request in another place
 
@@ -120,7 +120,7 @@ def _lasting(message: Mapping[str, Any]) -> Any:
         return content
     if message.get("role") == "user":
         return _without_passing(content)
-    return (content.partition("\n")[2] if content.startswith(_BILLING) else content).translate(_NO_DIGITS)
+    return unsigned(content).translate(_NO_DIGITS)
 
 
 def _without_passing(text: str) -> str:

@@ -99,7 +99,7 @@ _NO_BRACKETS = bytes(set(range(256)) - set(_BRACKETS))
 _Number = Annotated[float, msgspec.Meta(ge=-2, le=2)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 _Stop = Annotated[str, msgspec.Meta(min_length=1)]
-_Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]  # an int32 to the engine
+Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]  # an int32 to the engine
 
 
 class Modelled(msgspec.Struct):
@@ -112,11 +112,11 @@ class Modelled(msgspec.Struct):
     presence_penalty: _Number | None = None
     frequency_penalty: _Number | None = None
     repetition_penalty: Annotated[float, msgspec.Meta(ge=0.01, le=100)] | None = None
-    max_tokens: _Count | None = None
-    max_completion_tokens: _Count | None = None
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
     stop: _Stop | list[_Stop] | None = None
-    n: _Count | None = None
-    best_of: _Count | None = None
+    n: Count | None = None
+    best_of: Count | None = None
     stream: bool | None = None
     logprobs: bool | Annotated[int, msgspec.Meta(ge=0)] | None = None
     return_token_ids: bool | None = None

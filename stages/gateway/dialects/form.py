@@ -120,9 +120,17 @@ def read_as(body: dict[str, Any], kind: type[T]) -> T:
         raise invalid(f"{param}: {message}" if param else message, param=param) from None
 
 
-def text_in(block: dict[str, Any], where: str) -> str:
-    """The text of a block that has one. Raises ApiError 400."""
-    text = block.get("text")
-    if not isinstance(text, str):
-        raise invalid("a text must be a string", param=f"{where}.text")
-    return text
+def string_in(block: dict[str, Any], name: str, where: str) -> str:
+    """The field `name` of a block that has to have it. Raises ApiError 400."""
+    found = block.get(name)
+    if not isinstance(found, str):
+        raise invalid(f"{name} must be a string", param=f"{where}.{name}")
+    return found
+
+
+def choice_in(choice: Any) -> str:
+    """Whether tools may be called, as chat has it. Raises ApiError 400."""
+    if choice not in ("auto", "none"):
+        message = 'tool_choice may be "auto" or "none": no call can be forced'
+        raise invalid(message, param="tool_choice", code="unsupported_parameter")
+    return str(choice)

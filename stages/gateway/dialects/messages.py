@@ -12,13 +12,14 @@ import msgspec
 import orjson
 
 from cursorbench.sessions.automatic import automatic_of
-from stages.gateway.dialects.form import Form, read_as, text_in
+from stages.gateway.clients import unsigned
+from stages.gateway.dialects.form import Form, choice_in, read_as, string_in
 from stages.gateway.dialects.messages_answer import MessagesForm
 from stages.gateway.dialects.talk import Part, Talk, call_of, image_part, text_part, tool_of
 from stages.gateway.errors import invalid
+from stages.gateway.request_fields import Count
 
 FIELDS = {"stop": "stop_sequences", "response_format": "output_config.format"}  # by chat's names
-_BILLING = "x-anthropic-billing-header:"  # signs each request for its maker: nothing to a model
 _SAME = ("stream", "temperature", "top_p", "top_k")
 _WHOSE = ("model", "metadata", "user")
 _CALLABLE = (None, "custom")  # types of tools that are the client's; others run at the maker's
@@ -29,7 +30,6 @@ _NOT_TOLD = (
 )
 
 _Blocks = list[dict[str, Any]]
-_Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
 
 class _Message(msgspec.Struct):
@@ -55,7 +55,7 @@ class _Request(msgspec.Struct):
 
 
 class _WithLimit(msgspec.Struct):
-    max_tokens: _Count
+    max_tokens: Count
 
 
 def read(body: dict[str, Any]) -> tuple[dict[str, Any], Form]:
@@ -73,7 +73,7 @@ def conversation(body: dict[str, Any]) -> dict[str, Any]:
     request = read_as(body, _Request)
     talk = Talk()
     system = request.system if isinstance(request.system, str) else _instructions(request.system, "system")
-    talk.system(_unsigned(system))
+    talk.system(unsigned(system))
     for index, message in enumerate(request.messages):
         _add(talk, message, f"messages[{index}].content")
     said = talk.messages()
@@ -85,19 +85,17 @@ def conversation(body: dict[str, Any]) -> dict[str, Any]:
     if request.stop_sequences:
         chat["stop"] = request.stop_sequences
     if request.tool_choice is not None:
-        chat["tool_choice"] = _choice(request.tool_choice)
+        chat["tool_choice"] = choice_in(request.tool_choice.get("type"))
     if form := request.output_format or (request.output_config or {}).get("format"):
         chat["response_format"] = _bound(form)
     return chat
 
 
 def _instructions(blocks: _Blocks, where: str) -> str:
-    texts = [text_in(one, f"{where}[{n}]") for n, one in enumerate(blocks) if one.get("type") == "text"]
-    return "\n\n".join(filter(None, map(_unsigned, texts)))
-
-
-def _unsigned(text: str) -> str:
-    return text.partition("\n")[2] if text.startswith(_BILLING) else text
+    texts = [
+        string_in(one, "text", f"{where}[{n}]") for n, one in enumerate(blocks) if one.get("type") == "text"
+    ]
+    return "\n\n".join(filter(None, map(unsigned, texts)))
 
 
 def _add(talk: Talk, message: _Message, where: str) -> None:
@@ -120,12 +118,12 @@ def _answer(talk: Talk, blocks: _Blocks, where: str) -> None:
     for n, block in enumerate(blocks):
         kind, here = block.get("type"), f"{where}[{n}]"
         if kind == "text":
-            texts.append(text_in(block, here))
+            texts.append(string_in(block, "text", here))
         elif kind == "tool_use":
             arguments = block.get("input")
             if not isinstance(arguments, dict):
                 raise invalid("the input of a tool must be an object", param=f"{here}.input")
-            id, name = _string(block, "id", here), _string(block, "name", here)
+            id, name = string_in(block, "id", here), string_in(block, "name", here)
             calls.append(call_of(id, name, orjson.dumps(arguments).decode()))
         elif kind not in _NOT_TOLD and not str(kind).endswith("_tool_result"):
             raise _unknown(here)
@@ -149,8 +147,7 @@ def _spoken(talk: Talk, blocks: _Blocks, where: str) -> None:
             if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
                 raise invalid("content must be a string or a list of blocks", param=f"{here}.content")
             told = [_part(one, f"{here}.content[{k}]") for k, one in enumerate(given)]
-            texts = [part for part in told if part]
-            talk.result(_string(block, "tool_use_id", here), _joined(texts))
+            talk.result(string_in(block, "tool_use_id", here), [part for part in told if part])
         else:
             part = _part(block, here)
             if part and parts and (_is_summary(part) or _is_summary(parts[-1])):
@@ -165,28 +162,21 @@ def _is_summary(part: Part) -> bool:
     return part["type"] == "text" and automatic_of(part["text"]) == "continuation"
 
 
-def _joined(parts: list[Part]) -> list[Part]:
-    """Texts alone are one text: many templates know no parts of what a tool gave."""
-    if all(part["type"] == "text" for part in parts):
-        return [text_part("\n".join(part["text"] for part in parts))]
-    return parts
-
-
 def _part(block: dict[str, Any], where: str) -> Part | None:
     """A block of the user's or of a tool's; None for one that tells the model nothing."""
     kind, source = block.get("type"), block.get("source")
     if kind == "text":
-        return text_part(text_in(block, where))
+        return text_part(string_in(block, "text", where))
     if kind == "tool_reference":
         return None
     if kind == "image" and isinstance(source, dict):
         if source.get("type") == "url":
-            return image_part(_string(source, "url", f"{where}.source"))
+            return image_part(string_in(source, "url", f"{where}.source"))
         if source.get("type") == "base64":
-            media, data = (_string(source, name, f"{where}.source") for name in ("media_type", "data"))
+            media, data = (string_in(source, name, f"{where}.source") for name in ("media_type", "data"))
             return image_part(f"data:{media};base64,{data}")
     if kind == "document" and isinstance(source, dict) and source.get("type") == "text":
-        return text_part(_string(source, "data", f"{where}.source"))
+        return text_part(string_in(source, "data", f"{where}.source"))
     raise _unknown(where)
 
 
@@ -239,14 +229,6 @@ def _load(tools: dict[str, _Tool], name: Any) -> None:
         tools[name].defer_loading = None
 
 
-def _choice(choice: dict[str, Any]) -> str:
-    kind = choice.get("type")
-    if kind not in ("auto", "none"):
-        message = 'the type of tool_choice must be "auto" or "none"'
-        raise invalid(message, param="tool_choice", code="unsupported_parameter")
-    return str(kind)
-
-
 def _bound(form: Any) -> dict[str, Any]:
     """The answer is to fit a schema, as chat has it."""
     if not isinstance(form, dict) or form.get("type") != "json_schema":
@@ -254,13 +236,6 @@ def _bound(form: Any) -> dict[str, Any]:
     if not isinstance(schema := form.get("schema"), dict):
         raise invalid("schema must be an object", param="output_config.format.schema")
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
-
-
-def _string(block: dict[str, Any], name: str, where: str) -> str:
-    value = block.get(name)
-    if not isinstance(value, str):
-        raise invalid(f"{name} must be a string", param=f"{where}.{name}")
-    return value
 
 
 def _unknown(where: str) -> Exception:

@@ -7,16 +7,18 @@ Nothing is kept for a later request: each brings its conversation along.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import orjson
 
 from cursorbench.sessions.codex_agents import letter_of
-from stages.gateway.dialects.form import Form, read_as, text_in
-from stages.gateway.dialects.responses_answer import Named, ResponsesForm, Tool
+from stages.gateway.dialects.form import Form, choice_in, read_as, string_in
+from stages.gateway.dialects.responses_answer import ALIKE, Named, ResponsesForm, Tool
 from stages.gateway.dialects.talk import Part, Talk, call_of, image_part, text_part, tool_of
 from stages.gateway.errors import invalid
+from stages.gateway.request_fields import Count
 
 FIELDS = {  # by chat's names
     "max_tokens": "max_output_tokens",
@@ -49,7 +51,7 @@ class _Request(msgspec.Struct):
     instructions: str = ""
     tools: _Objects = []
     tool_choice: str | dict[str, Any] = "auto"
-    max_output_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
+    max_output_tokens: Count | None = None
     text: dict[str, Any] = {}
     reasoning: dict[str, Any] = {}
     background: bool = False
@@ -66,11 +68,11 @@ def read(body: dict[str, Any]) -> tuple[dict[str, Any], Form]:
         message = "background is not supported: wait for the answer"
         raise invalid(message, param="background", code="unsupported_parameter")
     names = Named()
-    tools = _tools([*request.tools, *_added_tools(request.input)], names)
+    tools = _tools(request, names)
     chat: dict[str, Any] = {"tools": tools, "messages": _messages(request, names)}
     chat |= {name: body[name] for name in _SAME if name in body}
     chat |= _thread(body)
-    chat["tool_choice"] = _choice(request.tool_choice)
+    chat["tool_choice"] = choice_in(request.tool_choice)
     if request.max_output_tokens is not None:
         chat["max_tokens"] = request.max_output_tokens
     if (form := _bound(request.text.get("format"))) is not None:
@@ -117,14 +119,14 @@ def _add(talk: Talk, item: dict[str, Any], names: Named, where: str) -> None:
         _say(talk, item, where)
     elif kind == "function_call":
         name = names.called(_tool(item, where, item.get("namespace"), free=False))
-        arguments = _string(item, "arguments", where)
-        talk.answered("", [call_of(_string(item, "call_id", where), name, arguments)])
+        arguments = string_in(item, "arguments", where)
+        talk.answered("", [call_of(string_in(item, "call_id", where), name, arguments)])
     elif kind == "custom_tool_call":
         name = names.called(_tool(item, where, item.get("namespace"), free=True))
-        arguments = orjson.dumps({"input": _string(item, "input", where)}).decode()
-        talk.answered("", [call_of(_string(item, "call_id", where), name, arguments)])
+        arguments = orjson.dumps({"input": string_in(item, "input", where)}).decode()
+        talk.answered("", [call_of(string_in(item, "call_id", where), name, arguments)])
     elif kind in ("function_call_output", "custom_tool_call_output"):
-        talk.result(_string(item, "call_id", where), _joined(_parts(item.get("output"), f"{where}.output")))
+        talk.result(string_in(item, "call_id", where), _parts(item.get("output"), f"{where}.output"))
     elif kind == "agent_message":
         talk.user([text_part(letter_of(item).text)])
     elif kind not in (*_NOT_TOLD, _TOOLS):
@@ -155,46 +157,49 @@ def _parts(content: Any, where: str) -> list[Part]:
 def _part(part: Any, where: str) -> Part:
     kind = part.get("type") if isinstance(part, dict) else None
     if kind in ("input_text", "output_text", "text"):
-        return text_part(text_in(part, where))
+        return text_part(string_in(part, "text", where))
     if kind == "refusal":
-        return text_part(_string(part, "refusal", where))
+        return text_part(string_in(part, "refusal", where))
     if kind == "input_image" and part.get("image_url") is not None:
-        return image_part(_string(part, "image_url", where))
+        return image_part(string_in(part, "image_url", where))
     raise invalid("content of this type is not supported", param=where, code="unsupported_parameter")
 
 
-def _joined(parts: list[Part]) -> list[Part]:
-    """Texts alone are one text: many templates know no parts of what a tool gave."""
-    if all(part["type"] == "text" for part in parts):
-        return [text_part("\n".join(part["text"] for part in parts))]
-    return parts
+def _tools(request: _Request, names: Named) -> list[dict[str, Any]]:
+    """The client's tools. Those that run at the API's maker (`web_search` and others) are left out.
+
+    What Codex declares among the messages has its latest form, where it is declared again.
+    """
+    declared: dict[str, dict[str, Any]] = {}
+    for where, tool, space in _told("tools", request.tools):
+        for name, one in _declared(tool, names, where, space):
+            if name in declared:
+                raise invalid(ALIKE, param=f"{where}.name")
+            declared[name] = one
+    for index, item in enumerate(request.input if isinstance(request.input, list) else ()):
+        if item.get("type") == _TOOLS and isinstance(added := item.get("tools"), list):
+            for where, tool, space in _told(f"input[{index}].tools", added):
+                declared |= _declared(tool, names, where, space)
+    return list(declared.values())
 
 
-def _tools(tools: _Objects, names: Named) -> list[dict[str, Any]]:
-    """The client's tools. Those that run at the API's maker (`web_search` and others) are left out."""
-    declared: list[dict[str, Any]] = []
+def _told(place: str, tools: list[Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Each tool, those in a namespace too: where it stands, itself, its namespace or ""."""
     for index, tool in enumerate(tools):
-        where = f"tools[{index}]"
-        inner = tool.get("tools")
-        if tool.get("type") == "namespace" and isinstance(inner, list):
-            space = _string(tool, "name", where)
-            for n, one in enumerate(inner):
-                if isinstance(one, dict):
-                    declared += _declared(one, names, f"{where}.tools[{n}]", space)
+        where = f"{place}[{index}]"
+        if not isinstance(tool, dict):
+            raise invalid("a tool must be an object", param=where)
+        if tool.get("type") == "namespace" and isinstance(inner := tool.get("tools"), list):
+            space = string_in(tool, "name", where)
+            yield from (
+                (f"{where}.tools[{n}]", one, space) for n, one in enumerate(inner) if isinstance(one, dict)
+            )
         else:
-            declared += _declared(tool, names, where, "")
-    return list({tool["function"]["name"]: tool for tool in declared}.values())
+            yield where, tool, ""
 
 
-def _added_tools(items: str | _Objects) -> _Objects:
-    """Tools that Codex declares among the messages. One that is declared again has its latest form."""
-    added = [one for one in items if isinstance(one, dict) and one.get("type") == _TOOLS]
-    lists = (one.get("tools") for one in added)
-    return [tool for told in lists if isinstance(told, list) for tool in told if isinstance(tool, dict)]
-
-
-def _declared(tool: dict[str, Any], names: Named, where: str, space: str) -> list[dict[str, Any]]:
-    """The tool as chat has it; nothing for one that is none of the client's."""
+def _declared(tool: dict[str, Any], names: Named, where: str, space: str) -> list[tuple[str, dict[str, Any]]]:
+    """The tool as chat has it, by its name; nothing for one that is none of the client's."""
     kind, description = tool.get("type"), tool.get("description")
     if kind not in ("function", "custom"):
         return []
@@ -203,23 +208,16 @@ def _declared(tool: dict[str, Any], names: Named, where: str, space: str) -> lis
         form = tool.get("format")
         definition = form.get("definition") if isinstance(form, dict) else None
         described = [text for text in (description, definition) if isinstance(text, str)]
-        return [tool_of(name, "\n\n".join(described), _FREE)]
+        return [(name, tool_of(name, "\n\n".join(described), _FREE))]
     parameters = tool.get("parameters")
     if parameters is not None and not isinstance(parameters, dict):
         raise invalid("parameters must be an object", param=f"{where}.parameters")
     said = description if isinstance(description, str) else ""
-    return [tool_of(name, said, parameters or {"type": "object", "properties": {}})]
+    return [(name, tool_of(name, said, parameters or {"type": "object", "properties": {}}))]
 
 
 def _tool(named: dict[str, Any], where: str, space: Any, *, free: bool) -> Tool:
-    return Tool(space if isinstance(space, str) else "", _string(named, "name", where), free)
-
-
-def _choice(choice: Any) -> str:
-    if choice not in ("auto", "none"):
-        message = 'tool_choice must be "auto" or "none"'
-        raise invalid(message, param="tool_choice", code="unsupported_parameter")
-    return str(choice)
+    return Tool(space if isinstance(space, str) else "", string_in(named, "name", where), free)
 
 
 def _bound(form: Any) -> dict[str, Any] | None:
@@ -231,10 +229,3 @@ def _bound(form: Any) -> dict[str, Any] | None:
     if kind not in ("text", "json_object"):
         raise invalid("the formats are text, json_object and json_schema", param="text.format")
     return None if kind == "text" else form
-
-
-def _string(value: dict[str, Any], name: str, where: str) -> str:
-    found = value.get(name)
-    if not isinstance(found, str):
-        raise invalid(f"{name} must be a string", param=f"{where}.{name}")
-    return found

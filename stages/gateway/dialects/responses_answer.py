@@ -12,6 +12,8 @@ from stages.gateway.errors import ApiError, invalid
 Item = dict[str, Any]
 Event = dict[str, Any]
 
+ALIKE = "another tool has this name: one of a namespace is called NAMESPACE__NAME"
+
 
 class Tool(NamedTuple):
     """What its client calls a tool; `free`: it takes one text instead of JSON."""
@@ -31,8 +33,7 @@ class Named:
         """The name that a model calls a tool by. Raises ApiError 400 where it calls another one so."""
         name = self.called(tool)
         if self._tools[name] != tool:
-            message = "another tool has this name: one of a namespace is called NAMESPACE__NAME"
-            raise invalid(message, param=f"{where}.name")
+            raise invalid(ALIKE, param=f"{where}.name")
         return name
 
     def called(self, tool: Tool) -> str:

@@ -57,7 +57,7 @@ class Talk:
 
     def result(self, call_id: str, parts: Sequence[Part]) -> None:
         """What a call gave."""
-        self._add({"role": "tool", "tool_call_id": call_id, "content": _content(parts)})
+        self._add({"role": "tool", "tool_call_id": call_id, "content": _content(_joined(parts))})
 
     def _add(self, message: dict[str, Any]) -> None:
         self._close()
@@ -83,6 +83,13 @@ def text_part(text: str) -> Part:
 def image_part(url: str) -> Part:
     """A part of a message: an image at `url`, which may be the image itself (`data:...`)."""
     return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _joined(parts: Sequence[Part]) -> list[Part]:
+    """Texts alone are one text: many templates know no parts of what a tool gave."""
+    if all(part["type"] == "text" for part in parts):
+        return [text_part("\n".join(part["text"] for part in parts))]
+    return list(parts)
 
 
 def call_of(id: str, name: str, arguments: str) -> dict[str, Any]:

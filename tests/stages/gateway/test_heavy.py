@@ -101,7 +101,7 @@ async def test_what_is_no_part_or_call_is_refused(rig: Rig, field: str, values: 
 
 def test_each_message_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    monkeypatch.setattr("stages.gateway.asking.is_notice", lambda text: bool(read.append(text)))
+    monkeypatch.setattr("stages.gateway.asking.automatic_of", lambda text: read.append(text) or "")
     assert asked([{"role": "user", "content": str(n)} for n in range(3)]).requests == 3
     assert read == ["0", "1", "2"]
 

@@ -298,6 +298,17 @@ def test_tools_among_the_messages() -> None:
     assert body["messages"] == [{"role": "user", "content": "hi"}]
 
 
+def test_two_tools_of_one_name_are_refused_and_one_that_is_declared_again_is_not() -> None:
+    """The model was told of the second alone, without a word."""
+    twice = [READ, {**READ, "description": "Another."}]
+    with pytest.raises(ApiError) as told:
+        responses.read({**HELLO, "tools": twice})
+    assert told.value.param == "tools[1].name"
+    added = {"type": "additional_tools", "tools": twice}
+    body, _ = responses.read({**HELLO, "tools": [READ], "input": [added, said("user", "hi")]})
+    assert [tool["function"]["description"] for tool in body["tools"]] == ["Another."]
+
+
 def test_fields_that_have_other_names_in_chat() -> None:
     form = {"type": "json_schema", "name": "a", "schema": {"type": "object"}, "strict": True}
     more = {
