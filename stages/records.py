@@ -64,7 +64,7 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     repetition_penalty: float = 1.0
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
-    grammar: str = ""  # canonical JSON of response_format / guided decoding, "" for none
+    grammar: str = ""  # canonical JSON of response_format, structured_outputs, forced_calls; "" for none
     unknown: tuple[str, ...] = ()  # names of parameters that change the distribution and are not modelled
 
 

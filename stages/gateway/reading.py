@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any
 
 from stages.gateway.config import DefaultSampling
-from stages.gateway.request import Api, NewToolsError, Request, known_tools, parse_request
+from stages.gateway.offered_tools import NewToolsError, known_tools
+from stages.gateway.request import Api, Request, parse_request
 from stages.gateway.shares import Slots, Whose
 
 

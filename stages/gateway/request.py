@@ -8,18 +8,16 @@ came from the plain distribution.
 
 from __future__ import annotations
 
-import hashlib
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+import msgspec
 import orjson
 
-from cursorbench.errors import UsageError
 from cursorbench.harness.hermes import ToolSet
 from stages.gateway.config import DefaultSampling
 from stages.gateway.errors import invalid, no_model
+from stages.gateway.offered_tools import Compile, Offered, offered
 from stages.gateway.request_fields import (
     GRAMMAR,
     GUIDED,
@@ -34,7 +32,6 @@ from stages.gateway.request_fields import (
 from stages.records import Sampling
 
 Api = Literal["chat", "completions"]
-Compile = Callable[[str, bytes], ToolSet]
 
 _ALWAYS_SENT = (
     "temperature",
@@ -47,7 +44,6 @@ _ALWAYS_SENT = (
 )
 
 _FIELDS = 1000  # of a request; the names of those that nobody knows are recorded
-_TOOLS_BYTES = 16 << 20  # JSON of the tools whose schemas are kept compiled
 _MIN_TEMPERATURE = 0.01  # vLLM raises what lies between 0 and this to it, with no word in the answer
 
 
@@ -105,22 +101,22 @@ def parse_request(
     messages = _messages(given) if api == "chat" else []
     if api == "completions":
         _check_prompt(given.get("prompt"))
-    tools, digest, count = _tools(given, tools_of or _COMPILED.of) if api == "chat" else (None, "", 0)
-    sampling = _sampling(given, modelled, defaults, drafts=drafts)
+    tools = offered(given, tools_of) if api == "chat" else Offered()
+    sampling = _sampling(given, modelled, defaults, tools, drafts=drafts)
     options = given.get("stream_options")
     include_usage = isinstance(options, dict) and options.get("include_usage") is True
     return Request(
         api=api,
-        upstream=_upstream(api, given, modelled, sampling, cache_salt),
+        upstream=_upstream(api, given, modelled, sampling, tools, cache_salt),
         messages=messages,
         sampling=sampling,
         stream=bool(modelled.stream),
         include_usage=include_usage,
         wants_logprobs=modelled.logprobs is not None and modelled.logprobs is not False,  # 0 of completions
         wants_ids=bool(modelled.return_token_ids),
-        tools=None if given.get("tool_choice") == "none" else tools,
-        tools_digest=digest,
-        tool_count=count,
+        tools=tools.compiled if tools.callable else None,
+        tools_digest=tools.digest,
+        tool_count=tools.total,
     )
 
 
@@ -144,7 +140,7 @@ def _asks(name: str, value: Any) -> bool:
 
 
 def _sampling(
-    given: Mapping[str, Any], modelled: Modelled, defaults: DefaultSampling, *, drafts: bool
+    given: Mapping[str, Any], modelled: Modelled, defaults: DefaultSampling, tools: Offered, *, drafts: bool
 ) -> Sampling:
     def either(asked: Any, default: Any) -> Any:
         return default if asked is None else asked
@@ -152,6 +148,8 @@ def _sampling(
     grammar = {name: given[name] for name in GRAMMAR & given.keys()}
     if grammar.get("response_format") == {"type": "text"}:
         del grammar["response_format"]
+    if tools.forced is not None:
+        grammar["forced_calls"] = msgspec.to_builtins(tools.forced)
     stop = modelled.stop
     temperature = either(modelled.temperature, defaults.temperature)
     min_p = either(modelled.min_p, defaults.min_p)
@@ -171,7 +169,12 @@ def _sampling(
 
 
 def _upstream(
-    api: Api, given: Mapping[str, Any], modelled: Modelled, sampling: Sampling, cache_salt: str
+    api: Api,
+    given: Mapping[str, Any],
+    modelled: Modelled,
+    sampling: Sampling,
+    tools: Offered,
+    cache_salt: str,
 ) -> bytes:
     """The engine's body: sampling parameters in full, exact tokens asked for, nothing of ours."""
     body = {name: value for name, value in given.items() if name not in OURS and name != "model"}
@@ -188,6 +191,8 @@ def _upstream(
         body["logprobs"] = True
         if given.get("tools"):
             body["tool_choice"] = "none"  # rendered into the prompt, parsed by the gateway
+        if tools.tag:
+            body["structured_outputs"] = {"structural_tag": tools.tag}
     else:
         body["logprobs"] = int(modelled.logprobs or 0)
     if modelled.stream:
@@ -230,62 +235,3 @@ def _check_prompt(prompt: Any) -> None:
     if isinstance(prompt, list) and set(map(type, prompt)) == {int}:
         return
     raise invalid("prompt must be one string or one list of token ids, and not empty", param="prompt")
-
-
-def _tools(given: Mapping[str, Any], compiled: Compile) -> tuple[ToolSet | None, str, int]:
-    if given.get("tool_choice", "auto") not in ("auto", "none"):
-        raise invalid(
-            'tool_choice must be "auto" or "none"', param="tool_choice", code="unsupported_parameter"
-        )  # fmt: skip
-    tools = given.get("tools")
-    if not tools:
-        return None, "", 0
-    canonical = orjson.dumps(tools, option=orjson.OPT_SORT_KEYS)
-    digest = hashlib.sha256(canonical).hexdigest()
-    try:
-        return compiled(digest, canonical), f"sha256:{digest}", len(tools)
-    except UsageError as error:
-        raise invalid(error.message, param="tools") from None
-
-
-class NewToolsError(Exception):
-    """Tools that are not compiled yet."""
-
-
-class _Compiled:
-    """An agent sends the same tools with every request: their schemas are compiled once. For any thread.
-
-    Bounded by what the sets take as JSON, of which they hold several times as much: clients say how long one
-    is. The least recently used leave.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most, self._held = most, 0
-        self._known: OrderedDict[str, tuple[ToolSet, int]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def of(self, digest: str, canonical: bytes) -> ToolSet:
-        """The tools in `canonical`, JSON of that digest. Raises UsageError."""
-        try:
-            return self.known(digest, canonical)
-        except NewToolsError:
-            tools, size = ToolSet(orjson.loads(canonical)), len(canonical)
-        with self._lock:
-            self._held += size - self._known.get(digest, (tools, 0))[1]
-            self._known[digest] = tools, size
-            while self._held > self._most:
-                self._held -= self._known.popitem(last=False)[1][1]
-        return tools
-
-    def known(self, digest: str, _: bytes) -> ToolSet:
-        """The tools of that digest, at once. Raises NewToolsError."""
-        with self._lock:
-            found = self._known.get(digest)
-            if found is None:
-                raise NewToolsError
-            self._known.move_to_end(digest)
-        return found[0]
-
-
-_COMPILED = _Compiled(_TOOLS_BYTES)
-known_tools = _COMPILED.known

@@ -19,8 +19,10 @@ from functools import partial
 from typing import Any
 
 import httpx
+import msgspec
 
 from cursorbench.harness import hermes
+from cursorbench.harness.forced_calls import ForcedCalls, structural_tag
 from stages.records import Sampling
 from stages.shadow.compare import Answered
 from stages.shadow.recorded import Recorded
@@ -65,10 +67,11 @@ def replay(
 
         def pair(numbered: tuple[int, Recorded]) -> Pair:
             number, request = numbered
-            calls = partial(broken, tools=tools(request))
+            offered = tools(request)
+            calls = partial(broken, tools=offered)
             sides = [(ours, live.model or model), (theirs, candidate.model or model)]
             found = {
-                client: _ask(client, body(request, name, context) | {"cache_salt": salt}, calls)
+                client: _ask(client, body(request, name, context, offered) | {"cache_salt": salt}, calls)
                 for client, name in (sides if number % 2 == 0 else reversed(sides))
             }
             if any(each.error in _GONE for each in found.values()):
@@ -119,11 +122,15 @@ def broken(text: str, *, tools: hermes.ToolSet | None) -> int:
     return sum(bool(call.error or (tools is not None and tools.check(call))) for call in calls)
 
 
-def body(request: Recorded, model: str, context: int) -> dict[str, Any]:
+def body(request: Recorded, model: str, context: int, tools: hermes.ToolSet | None = None) -> dict[str, Any]:
     """The engine's request: the tokens, and how they were sampled."""
     sampling: Sampling = request.sampling
     room = max(1, context - len(request.prompt))
-    asked: Mapping[str, Any] = json.loads(sampling.grammar) if sampling.grammar else {}
+    asked: dict[str, Any] = json.loads(sampling.grammar) if sampling.grammar else {}
+    if (forced := asked.pop("forced_calls", None)) is not None:
+        schemas = {} if tools is None else tools.parameters
+        tag = structural_tag(msgspec.convert(forced, ForcedCalls), schemas)
+        asked["structured_outputs"] = {"structural_tag": tag}
     return {
         **asked,
         "model": model,

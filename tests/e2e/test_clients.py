@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stages.records import Generation
+from stages.sequences import not_reproducible
 from stages.spool import Spool
 from stages.target.admin import Admin
 from stages.vault import Vault
@@ -163,6 +164,33 @@ def stream(client: OpenAI, messages: list[Any], **more: Any) -> tuple[str, str, 
     return generation_id, text, calls
 
 
+def forced(url: str, key: str, tries: int) -> list[str]:
+    """Ids of answers that are the call they had to be; of random weights some think until they are cut."""
+    from openai import OpenAI
+
+    client = OpenAI(base_url=url, api_key=key, max_retries=0, timeout=120)
+    schema = {"properties": {"path": {"enum": ["a.py", "b.py"]}}, "required": ["path"]}
+    function = {"name": "read", "parameters": {"type": "object", "additionalProperties": False} | schema}
+    tools: Any = [*TOOLS, {"type": "function", "function": function}]
+    found = []
+    for _ in range(tries):
+        answer = client.chat.completions.create(
+            model="rtrl",
+            messages=[{"role": "user", "content": "hello"}],
+            tools=tools,
+            tool_choice={"type": "function", "function": {"name": "read"}},
+            max_tokens=200,
+        )
+        if answer.choices[0].finish_reason == "length":
+            continue
+        message = answer.choices[0].message
+        ((name, arguments),) = [(c.function.name, c.function.arguments) for c in message.tool_calls or ()]
+        assert name == "read"
+        assert json.loads(arguments)["path"].strip() in ("a.py", "b.py"), "tags bear blanks around a value"
+        found.append(answer.id)
+    return found
+
+
 def agent(url: str, key: str, folder: Path, task: str, steps: int) -> dict[str, Any]:
     """Run mini-swe-agent, unchanged, in a process of its own. Importing it makes folders: not in the home."""
     (folder / "work").mkdir(parents=True)
@@ -255,6 +283,16 @@ def test_the_official_client_with_vllm(served: World) -> None:
         assert ("tools: read_file" in prompt) == ("tools" in name), "tool_choice none still shows the tools"
     spool.close()
     vault.close()
+
+
+@pytest.mark.vllm
+def test_a_call_that_is_forced_is_made_by_vllm(served: World) -> None:
+    """Random weights write none by themselves."""
+    ids = forced(served.url, served.key, 12)
+    assert ids, "one in two thinks first, and none of these ends"
+    for generation in recorded(served, set(ids)).values():
+        assert not_reproducible(generation.sampling) == "grammar"
+        assert [call.error for call in generation.tool_calls] in ([""], ["schema"])
 
 
 @pytest.mark.vllm

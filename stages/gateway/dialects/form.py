@@ -126,11 +126,3 @@ def string_in(block: dict[str, Any], name: str, where: str) -> str:
     if not isinstance(found, str):
         raise invalid(f"{name} must be a string", param=f"{where}.{name}")
     return found
-
-
-def choice_in(choice: Any) -> str:
-    """Whether tools may be called, as chat has it. Raises ApiError 400."""
-    if choice not in ("auto", "none"):
-        message = 'tool_choice may be "auto" or "none": no call can be forced'
-        raise invalid(message, param="tool_choice", code="unsupported_parameter")
-    return str(choice)

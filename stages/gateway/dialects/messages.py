@@ -13,9 +13,9 @@ import orjson
 
 from cursorbench.sessions.automatic import automatic_of
 from stages.gateway.clients import unsigned
-from stages.gateway.dialects.form import Form, choice_in, read_as, string_in
+from stages.gateway.dialects.form import Form, read_as, string_in
 from stages.gateway.dialects.messages_answer import MessagesForm
-from stages.gateway.dialects.talk import Part, Talk, call_of, image_part, text_part, tool_of
+from stages.gateway.dialects.talk import Part, Talk, call_of, image_part, text_part, tool_named, tool_of
 from stages.gateway.errors import invalid
 from stages.gateway.request_fields import Count
 
@@ -44,12 +44,18 @@ class _Tool(msgspec.Struct):
     defer_loading: bool | None = None
 
 
+class _Choice(msgspec.Struct):
+    type: Literal["auto", "any", "tool", "none"]
+    name: str | None = None
+    disable_parallel_tool_use: bool | None = None
+
+
 class _Request(msgspec.Struct):
     messages: Annotated[list[_Message], msgspec.Meta(min_length=1)]
     system: str | _Blocks = ""
     stop_sequences: list[Annotated[str, msgspec.Meta(min_length=1)]] | None = None
     tools: _Blocks = []
-    tool_choice: dict[str, Any] | None = None
+    tool_choice: _Choice | None = None
     output_config: dict[str, Any] | None = None
     output_format: dict[str, Any] | None = None
 
@@ -85,7 +91,7 @@ def conversation(body: dict[str, Any]) -> dict[str, Any]:
     if request.stop_sequences:
         chat["stop"] = request.stop_sequences
     if request.tool_choice is not None:
-        chat["tool_choice"] = choice_in(request.tool_choice.get("type"))
+        chat |= _choice(request.tool_choice)
     if form := request.output_format or (request.output_config or {}).get("format"):
         chat["response_format"] = _bound(form)
     return chat
@@ -227,6 +233,16 @@ def _change(tools: dict[str, _Tool], block: dict[str, Any], where: str) -> None:
 def _load(tools: dict[str, _Tool], name: Any) -> None:
     if isinstance(name, str) and name in tools:
         tools[name].defer_loading = None
+
+
+def _choice(choice: _Choice) -> dict[str, Any]:
+    """Whether tools may or must be called, and how many of them, as chat has it."""
+    chosen: Any = "required" if choice.type == "any" else choice.type
+    if choice.type == "tool":
+        if choice.name is None:
+            raise invalid("tool_choice needs the name of a tool", param="tool_choice.name")
+        chosen = tool_named(choice.name)
+    return {"tool_choice": chosen, "parallel_tool_calls": not choice.disable_parallel_tool_use}
 
 
 def _bound(form: Any) -> dict[str, Any]:

@@ -14,9 +14,9 @@ import msgspec
 import orjson
 
 from cursorbench.sessions.codex_agents import letter_of
-from stages.gateway.dialects.form import Form, choice_in, read_as, string_in
+from stages.gateway.dialects.form import Form, read_as, string_in
 from stages.gateway.dialects.responses_answer import ALIKE, Named, ResponsesForm, Tool
-from stages.gateway.dialects.talk import Part, Talk, call_of, image_part, text_part, tool_of
+from stages.gateway.dialects.talk import Part, Talk, call_of, image_part, text_part, tool_named, tool_of
 from stages.gateway.errors import invalid
 from stages.gateway.request_fields import Count
 
@@ -25,7 +25,7 @@ FIELDS = {  # by chat's names
     "response_format": "text.format",
     "reasoning_effort": "reasoning.effort",
 }
-_SAME = ("model", "stream", "temperature", "top_p", "metadata", "user")
+_SAME = ("model", "stream", "temperature", "top_p", "metadata", "user", "parallel_tool_calls")
 _KEPT = ("previous_response_id", "conversation", "prompt")  # what a server would have to have kept
 _EFFORTS = ("low", "medium", "high")  # that chat has, too
 # thoughts, and what an own server did with tools of its own
@@ -72,7 +72,7 @@ def read(body: dict[str, Any]) -> tuple[dict[str, Any], Form]:
     chat: dict[str, Any] = {"tools": tools, "messages": _messages(request, names)}
     chat |= {name: body[name] for name in _SAME if name in body}
     chat |= _thread(body)
-    chat["tool_choice"] = choice_in(request.tool_choice)
+    chat["tool_choice"] = _choice(request.tool_choice, names)
     if request.max_output_tokens is not None:
         chat["max_tokens"] = request.max_output_tokens
     if (form := _bound(request.text.get("format"))) is not None:
@@ -218,6 +218,26 @@ def _declared(tool: dict[str, Any], names: Named, where: str, space: str) -> lis
 
 def _tool(named: dict[str, Any], where: str, space: Any, *, free: bool) -> Tool:
     return Tool(space if isinstance(space, str) else "", string_in(named, "name", where), free)
+
+
+def _choice(choice: str | dict[str, Any], names: Named) -> Any:
+    """Whether tools may or must be called, and which, as chat has it."""
+    if isinstance(choice, str):
+        return choice
+    if choice.get("type") != "allowed_tools":
+        return _chosen(choice, names)
+    allowed = choice.get("tools")
+    if not isinstance(allowed, list) or not all(isinstance(one, dict) for one in allowed):
+        raise invalid("tools of tool_choice must be a list of tools", param="tool_choice")
+    chosen = {"mode": choice.get("mode"), "tools": [_chosen(one, names) for one in allowed]}
+    return {"type": "allowed_tools", "allowed_tools": chosen}
+
+
+def _chosen(tool: dict[str, Any], names: Named) -> dict[str, Any]:
+    kind = tool.get("type")
+    if kind not in ("function", "custom"):
+        raise invalid("tool_choice may name functions and custom tools alone", param="tool_choice")
+    return tool_named(names.called(_tool(tool, "tool_choice", tool.get("namespace"), free=kind == "custom")))
 
 
 def _bound(form: Any) -> dict[str, Any] | None:

@@ -97,6 +97,11 @@ def call_of(id: str, name: str, arguments: str) -> dict[str, Any]:
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
+def tool_named(name: str) -> dict[str, Any]:
+    """The tool that a choice names."""
+    return {"type": "function", "function": {"name": name}}
+
+
 def tool_of(name: str, description: str, parameters: dict[str, Any]) -> dict[str, Any]:
     """A tool that the model may call."""
     described = {"description": description} if description else {}

@@ -18,8 +18,7 @@ TOOL = {"type": "function", "function": {"name": "read_file", "parameters": {"ty
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"n": 2}, "n", "unsupported_parameter"),
     ({"echo": True}, "echo", "unsupported_parameter"),
-    ({"tool_choice": "required", "tools": [TOOL]}, "tool_choice", "unsupported_parameter"),
-    ({"tool_choice": "required"}, "tool_choice", "unsupported_parameter"),
+    ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
     ({"tools": [{"type": "function"}]}, "tools", "invalid_value"),
     ({"tools": {}}, "tools", "invalid_value"),
     ({"stop": ""}, "stop", "invalid_value"),

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cursorbench.harness.hermes import ToolSet, render
-from stages.gateway.request import _Compiled
+from stages.gateway.offered_tools import _Compiled
 from stages.gateway.tools import Answer, ToolStream, read_answer
 
 TOOLS = ToolSet(

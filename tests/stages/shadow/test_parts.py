@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cursorbench.harness.forced_calls import ForcedCalls, structural_tag
 from cursorbench.harness.hermes import ToolSet
 from cursorbench.harness.tools import DEFAULT_TOOLS
 from stages.records import Sampling
@@ -45,6 +46,17 @@ def test_a_request_is_asked_as_it_was() -> None:
     assert body(recorded(max_tokens=5), "rtrl", 40)["max_tokens"] == 5
     grammar = json.dumps({"response_format": {"type": "json_object"}})
     assert body(recorded(grammar=grammar), "rtrl", 40)["response_format"] == {"type": "json_object"}
+
+
+def test_a_call_that_was_forced_is_forced_again() -> None:
+    grammar = json.dumps({"forced_calls": {"names": ["search"], "several": False}})
+    schema = {"type": "object", "required": ["for"]}
+    tools = ToolSet([{"function": {"name": "search", "parameters": schema}}])
+    for known, schemas in ((tools, {"search": schema}), (None, {})):
+        asked = body(recorded(grammar=grammar), "rtrl", 40, known)
+        tag = structural_tag(ForcedCalls(("search",), several=False), schemas)
+        assert asked["structured_outputs"] == {"structural_tag": tag}
+        assert "forced_calls" not in asked
 
 
 @pytest.mark.parametrize(

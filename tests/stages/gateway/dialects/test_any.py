@@ -50,6 +50,7 @@ NAMES = [
     "description",
     "image_url",
     "refusal",
+    "mode",
 ]
 KINDS = [
     "text",
@@ -82,6 +83,10 @@ KINDS = [
     "system",
     "developer",
     "auto",
+    "any",
+    "required",
+    "tool",
+    "allowed_tools",
     "json_schema",
     "x-anthropic-billing-header:",
 ]

@@ -1,0 +1,108 @@
+"""The grammar that forces a call, as XGrammar applies it, which vLLM does it with."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cursorbench.harness import hermes
+from cursorbench.harness.forced_calls import ForcedCalls, structural_tag
+
+PATH = {
+    "type": "object",
+    "properties": {"path": {"type": "string"}, "line": {"type": "integer"}},
+    "required": ["path"],
+    "additionalProperties": False,
+}
+NONE = {"type": "object", "properties": {}}
+SCHEMAS: dict[str, object] = {"read": PATH, "list": NONE, "we<ird": NONE}
+END = 0  # a byte that no text here has, as the token that ends an answer
+READ = '{"name": "read", "arguments": {"path": "a b"}}'
+TAGGED = "<function=read>\n<parameter=path>\na b\n</parameter>\n</function>"
+
+
+@cache
+def grammar(names: tuple[str, ...], several: bool) -> Any:
+    import xgrammar  # with torch, which takes seconds
+
+    vocabulary = xgrammar.TokenizerInfo([bytes([n]) for n in range(256)])
+    tag = structural_tag(ForcedCalls(names, several), SCHEMAS)
+    return xgrammar.GrammarCompiler(vocabulary).compile_structural_tag(tag)
+
+
+def fits(text: str, *names: str, several: bool = True) -> bool:
+    """Whether an answer fits the grammar, and is complete."""
+    from xgrammar import GrammarMatcher
+
+    matcher = GrammarMatcher(grammar(names or ("read", "list"), several), override_stop_tokens=[END])
+    return bool(matcher.accept_string(text) and matcher.accept_token(END))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<tool_call>\n{READ}\n</tool_call>",
+        f"<tool_call>{READ}</tool_call>",
+        f"<tool_call>\n{TAGGED}\n</tool_call>",
+        "<tool_call>\n<function=list>\n</function>\n</tool_call>",
+        f"<think>\nWhich <file>?\n</think>\n\n<tool_call>\n{READ}\n</tool_call>",
+        f"<think>\n\n</think>\n\n<tool_call>\n{TAGGED}\n</tool_call>",
+    ],
+)
+def test_every_form_of_a_call_that_is_read_may_be_written(text: str) -> None:
+    assert fits(text)
+    assert fits(text, several=False)
+    (call,) = hermes.parse(text, SCHEMAS).calls
+    tools = [{"function": {"name": name, "parameters": schema}} for name, schema in SCHEMAS.items()]
+    assert hermes.check(call, tools) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "I read it.",
+        f"I read it. <tool_call>\n{READ}\n</tool_call>",
+        f"<tool_call>\n{READ}\n</tool_call> Done.",
+        "<tool_call>\n" + READ.replace("path", "file") + "\n</tool_call>",
+        "<tool_call>\n" + READ.replace("read", "write") + "\n</tool_call>",
+        "<tool_call>\n" + TAGGED.replace("path", "file") + "\n</tool_call>",
+        f"<tool_call>\n{READ}",
+        "<think>\nhm\n</think>\n\n",
+    ],
+)
+def test_nothing_else_may(text: str) -> None:
+    assert not fits(text)
+
+
+def test_several_calls_only_where_they_may_be_several() -> None:
+    two = f"<tool_call>\n{READ}\n</tool_call>\n<tool_call>\n{TAGGED}\n</tool_call>"
+    assert fits(two)
+    assert not fits(two, several=False)
+
+
+def test_only_the_tools_that_are_named() -> None:
+    text = f"<tool_call>\n{READ}\n</tool_call>"
+    assert fits(text, "read")
+    assert not fits(text, "list")
+
+
+def test_a_name_that_no_tag_can_hold_is_written_as_json_alone() -> None:
+    assert fits('<tool_call>\n{"name": "we<ird", "arguments": {}}\n</tool_call>', "we<ird")
+    assert not fits("<tool_call>\n<function=we<ird>\n</function>\n</tool_call>", "we<ird")
+
+
+def test_arguments_of_an_unknown_schema_may_be_any_object() -> None:
+    assert fits('<tool_call>{"name": "new", "arguments": {"a": [1, {"b": null}]}}</tool_call>', "new")
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=20), st.none() | st.integers(-9, 9**9))
+def test_what_the_harness_writes_fits(path: str, line: int | None) -> None:
+    arguments: dict[str, Any] = {"path": path} | ({} if line is None else {"line": line})
+    assert fits(hermes.render("read", arguments))
+    assert fits(f'<tool_call>\n{{"name": "read", "arguments": {json.dumps(arguments)}}}\n</tool_call>')
