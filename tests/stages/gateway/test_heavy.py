@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cursorbench.harness.hermes import ToolSet
 from cursorbench.json_values import MAX_VALUES, values
-from stages.gateway import event_data, events, request
+from stages.gateway import event_data, events, offered_tools
 from stages.gateway.asking import asked
 from stages.gateway.errors import ApiError
 from stages.gateway.http import is_deep, parse_json
@@ -162,7 +162,7 @@ async def test_nobody_waits_for_anothers_new_tools(rig: Rig, monkeypatch: pytest
         assert held.wait(10)
         return ToolSet(tools)
 
-    monkeypatch.setattr(request, "ToolSet", compiled)
+    monkeypatch.setattr(offered_tools, "ToolSet", compiled)
     tools = [{"type": "function", "function": {"name": f"new_{rig.key}"}}]
     await answered_meanwhile(rig, rig.chat("x", tools=tools), held, begun)
     held.clear()
