@@ -137,9 +137,14 @@ def arguments_of(value: object) -> Arguments:
     return Arguments(text=value, invalid=found if isinstance(found, str) else "not a JSON object")
 
 
+def edits_files(name: str) -> bool:
+    """Whether a tool of this name is one whose calls may change files."""
+    return _kind(name) in _PATCHES | _BLOCKS | _WRITES
+
+
 def changes_of(name: str, table: dict[str, Any]) -> tuple[Change, ...]:
     """The changes a call of this tool asks for; none for tools that change no files."""
-    kind = re.sub(r"[^a-z0-9]", "", name.lower())
+    kind = _kind(name)
     if kind in _PATCHES:
         return changes_of_patch(_text(table, _PATCH) or "")
     if kind in _BLOCKS and (blocks := _text(table, ("diff",))):
@@ -151,6 +156,10 @@ def changes_of(name: str, table: dict[str, Any]) -> tuple[Change, ...]:
     parts = [table_of(part) for key in _PARTS for part in list_of(table.get(key))]
     found = [_change(part, path, creates) for part in parts or [table]]
     return tuple(change for change in found if change.path)
+
+
+def _kind(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def _change(table: dict[str, Any], path: str, creates: bool) -> Change:

@@ -15,6 +15,7 @@ import msgspec
 from cursorbench.sessions import calls, responses_items, spoken
 from cursorbench.sessions.automatic import launches_skill
 from cursorbench.sessions.calls import Arguments, Call, Open, Result, arguments_of, changes_of, edits
+from cursorbench.sessions.carried_out import not_written
 from cursorbench.sessions.codex_agents import letter_of
 from cursorbench.sessions.definitions import Checked, Definitions
 from cursorbench.sessions.items import AgentTurn, Automatic, Outcome, Place, Read, Status, ToolEnd, ToolUse
@@ -236,12 +237,12 @@ class Conversation:
         if not self._seen.first(session, self._key("end", result.id)):
             return
         common: dict[str, Any] = {"session": session, "at": at, "place": place}
-        wrong = result.wrong or result.text.startswith("Error:")
+        changes = self._open.take(f"{session}\0{result.id}")
+        wrong = result.wrong or result.text.startswith("Error:") or (changes and not_written(result.text))
         reason = result.reason if result.refused else refusal(result.text)
         ended: Outcome = "interrupted" if stopped(result.text) else "error" if wrong else "ok"
         outcome = "rejected" if reason is not None else ended
         yield ToolEnd(id=result.id, outcome=outcome, text=result.text, reason=reason or "", **common)
-        changes = self._open.take(f"{session}\0{result.id}")
         if outcome in ("ok", "rejected"):
             status: Status = "applied" if outcome == "ok" else "rejected"
             yield from edits(changes, status, call=result.id, **common)

@@ -24,6 +24,7 @@ from stages.gateway.capture import Recorder
 from stages.gateway.config import GatewayConfig
 from stages.gateway.dialects.all import CHAT, COMPLETIONS, MESSAGES, MESSAGES_PROMPT, RESPONSES
 from stages.gateway.dialects.messages_answer import error_body
+from stages.gateway.ended_calls import EndedCalls
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.errors import ApiError
 from stages.gateway.events import EventIntake
@@ -51,7 +52,6 @@ from stages.gateway.otlp_http import LOGS, METRICS, TRACES
 from stages.gateway.rates import Rates
 from stages.gateway.reading import Reader
 from stages.gateway.received import Intake
-from stages.gateway.refused_calls import RefusedCalls
 from stages.gateway.served import ServedState
 from stages.gateway.telemetry import Telemetry
 from stages.inbox.writer import InboxWriter
@@ -96,8 +96,8 @@ class Gateway:
         self._recorder = Recorder(spool, vault, self.metrics, links)
         reader = Reader(served.model, config.sampling, drafts=drafts)
         answerer = Answerer(self._recorder, self.metrics)
-        refused = RefusedCalls(spool, links, self.metrics, vault.pseudonym)
-        around = reader, self.admission, self.arms, answerer, refused, self._identify
+        ended = EndedCalls(spool, links, self.metrics, vault.pseudonym)
+        around = reader, self.admission, self.arms, answerer, ended, self._identify
         self._generator = Generator(config, *around, context)
         self._events = EventIntake(
             spool, self.metrics, max_events=config.max_events, client_clock=config.client_clock

@@ -14,12 +14,12 @@ from stages.gateway.attribution import Who, attribute
 from stages.gateway.config import GatewayConfig
 from stages.gateway.counting import count_tokens
 from stages.gateway.dialects.form import Dialect, Form
+from stages.gateway.ended_calls import EndedCalls
 from stages.gateway.exchange import Exchange
 from stages.gateway.http import header, read_object, send_json
 from stages.gateway.key_file import ApiKey
 from stages.gateway.pool import conversation_key
 from stages.gateway.reading import Reader
-from stages.gateway.refused_calls import RefusedCalls
 from stages.gateway.request import Request
 from stages.gateway.shares import Whose
 from stages.gateway.streaming import Stream
@@ -40,13 +40,13 @@ class Generator:
         admission: Admission,
         arms: Arms,
         answerer: Answerer,
-        refused_calls: RefusedCalls,
+        ended_calls: EndedCalls,
         identify: Callable[[Exchange], ApiKey],
         context: int | None,
     ) -> None:
         self._config, self._reader, self._admission, self._arms = config, reader, admission, arms
         self._answerer, self._recorder = answerer, answerer.recorder
-        self._refused_calls, self._identify, self._context = refused_calls, identify, context
+        self._ended_calls, self._identify, self._context = ended_calls, identify, context
 
     async def answer(self, dialect: Dialect, exchange: Exchange) -> None:
         """One generation."""
@@ -58,7 +58,7 @@ class Generator:
                 if request.stream:
                     place.stream()
                 if not who.no_train:
-                    await self._refused_calls.tell(key.id, request.messages)
+                    await self._ended_calls.tell(key.id, request.messages)
                 await self._generate(exchange, key, who, request, form)
 
     async def count(self, dialect: Dialect, exchange: Exchange) -> None:

@@ -16,6 +16,7 @@ import pytest
 from tests.stages.gateway.rig import Rig, running
 
 TIMEOUT_S = 120
+PATCH = r"*** Begin Patch\n*** Add File: %s\n+ho\n*** End Patch"
 
 
 def program(variable: str) -> str:
@@ -27,7 +28,7 @@ def program(variable: str) -> str:
 
 
 def claude_code(rig: Rig, home: Path) -> tuple[list[str], dict[str, str]]:
-    command = [program("RTRL_CLAUDE_CODE"), "--allowedTools", "Bash", "-p"]
+    command = [program("RTRL_CLAUDE_CODE"), "--allowedTools", "Bash", "Write", "-p"]
     return command, {
         "ANTHROPIC_BASE_URL": rig.url,
         "ANTHROPIC_AUTH_TOKEN": rig.key,
@@ -59,10 +60,20 @@ async def spoken(rig: Rig, *words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("agent", "tool", "again"),
+    ("agent", "tool", "again", "edit"),
     [
-        (claude_code, 'Bash {"command": "%s", "description": "x"}', ["-c"]),
-        (codex, 'exec_command {"cmd": "%s"}', ["resume", "--last"]),
+        (
+            claude_code,
+            'Bash {"command": "%s", "description": "x"}',
+            ["-c"],
+            'Write {"file_path": "%s", "content": "ho\\n"}',
+        ),
+        (
+            codex,
+            'exec_command {"cmd": "%s"}',
+            ["resume", "--last"],
+            f'exec_command {{"cmd": "apply_patch <<E\\n{PATCH}\\nE"}}',
+        ),
     ],
 )
 async def test_a_request_with_a_call_is_one_episode(
@@ -70,6 +81,7 @@ async def test_a_request_with_a_call_is_one_episode(
     agent: Callable[[Rig, Path], tuple[list[str], dict[str, str]]],
     tool: str,
     again: list[str],
+    edit: str,
 ) -> None:
     home, work = tmp_path / "home", tmp_path / "work"
     home.mkdir()
@@ -105,8 +117,15 @@ async def test_a_request_with_a_call_is_one_episode(
         assert (second.session, second.episode, second.ordinal) == (first.session, first.episode, 1)
         assert {first.defect, second.defect} == {""}
         assert {first.user, second.user} == {"ada"}
+        rig.stub.requests.clear()
+        saying = asyncio.create_task(spoken(rig, f"stub:call {edit % (work / 'new.txt')}", "stub:say Done."))
         await ask([*again, "that is wrong"])
-        third = rig.generations()[-1]
+        await saying
+        third, fourth = rig.generations()[2:]
         assert third.session == first.session
-        assert third.episode != first.episode
+        assert fourth.episode == third.episode != first.episode
         assert rig.payload(third.id)[0].request.endswith("that is wrong")
+        assert (work / "new.txt").read_text() == "ho\n"
+        (told,) = rig.events()
+        assert (told.type, told.generation_id) == ("edit_applied", third.id)
+        assert (told.data["path"], told.data["after"]) == (str(work / "new.txt"), "ho\n")

@@ -68,6 +68,18 @@ def test_the_tokens_of_the_click(world: World) -> None:
     assert (episode.episode_id, episode.user, episode.group) == ("e1", "ada", "")
 
 
+def test_an_edit_that_its_client_tells_is_not_counted_once_more_by_its_call(world: World) -> None:
+    a_click(world)
+    part = {"before": "w + h", "after": "w * h", "part": True, "by_call": True}
+    world.event("g1", "edit_applied", 400, path="/home/ada/area.py", **part)
+    world.generation("alone", "e2", 0, session="s2", request="the same", answer="Done. Shall I go on?")
+    world.event("alone", "edit_applied", 400, path="/home/ada/area.py", **part)
+    rows = rewarded(distilled(world).outputs["experience"])
+    assert rows["e1"]["edit_persistence"] == 0.5, "as without it"
+    assert rows["e2"]["edit_persistence"] is None
+    assert (rows["e2"]["edited"], rows["e2"]["clarified"]) == (1.0, 0.0), "it asks, but it has edited"
+
+
 def test_explain_says_every_term(world: World) -> None:
     a_click(world)
     world.generation("q", "ask", 0, session="s2", request="make it nicer", answer="Which part?")

@@ -1,13 +1,16 @@
-"""A person's no to a call is heard with the next request."""
+"""What became of a call is heard with the next request: a person's no, and the changes it made."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from stages.gateway.refused_calls import refused
+from stages.gateway.ended_calls import ended
+from stages.records import BY_CALL
 from tests.cursorbench.sessions.test_otel_codex import event
+from tests.stages.gateway import spans as telemetry
 from tests.stages.gateway.rig import Rig
 
 NO = (
@@ -107,6 +110,70 @@ async def test_by_messages_and_responses_too(rig: Rig) -> None:
 def test_messages_that_are_none_tell_nothing() -> None:
     assistant = {"role": "assistant", "tool_calls": [{"id": 7}, {"id": "c", "function": "edit"}]}
     answers = [{"role": "tool"}, {"role": "tool", "tool_call_id": ["c"], "content": NO}]
-    assert refused([]) == refused([assistant, *answers]) == []
-    ((end, name),) = refused([assistant, {"role": "tool", "tool_call_id": "c", "content": NO}])
-    assert (end.outcome, end.reason, name) == ("rejected", "", "")
+    assert ended([]) == ended([assistant, *answers]) == []
+    (call,) = ended([assistant, {"role": "tool", "tool_call_id": "c", "content": NO}])
+    assert call == ("c", "", "", NO)
+
+
+HUNKS = [{"old_string": old, "new_string": new} for old, new in ("ab", "cd", "cd")]
+PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-a\n+b\n*** Add File: b.py\n+c\n*** End Patch"
+
+
+async def changed(
+    rig: Rig, name: str, arguments: dict[str, Any], told: str
+) -> list[tuple[str, dict[str, Any]]]:
+    """The events of a call that gave `told`, however often that is sent."""
+    tools = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}]
+    ask = {"role": "user", "content": f"stub:call {name} {json.dumps(arguments)}"}
+    answer = (await rig.chat("", messages=[ask], tools=tools)).json()
+    message = answer["choices"][0]["message"]
+    for _ in range(2):
+        await rig.chat("", messages=[ask, message, result(message, told)], tools=tools)
+    events = rig.events()
+    assert {one.generation_id for one in events} <= {answer["id"]}
+    assert all(one.data.pop(BY_CALL) for one in events)
+    return [(one.type, one.data) for one in events]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "told", "changes"),
+    [
+        (
+            "Edit",
+            {"file_path": "/w/a.py", "old_string": "a - b", "new_string": "a + b"},
+            "The file /w/a.py has been updated.",
+            [{"path": "/w/a.py", "before": "a - b", "after": "a + b", "part": True}],
+        ),
+        (
+            "multi_edit",
+            {"path": "a.py", "edits": HUNKS},
+            "",
+            [{"path": "a.py", "before": old, "after": new, "part": True} for old, new in ("ab", "cd", "cd")],
+        ),
+        (
+            "shell",
+            {"command": ["bash", "-lc", f"apply_patch <<'EOF'\n{PATCH}\nEOF"]},
+            "Exit code: 0\nWall time: 0 seconds\nOutput:\nSuccess. Updated the following files:\nM a.py",
+            [
+                {"path": "a.py", "diff": "@@\n-a\n+b\n"},
+                {"path": "b.py", "before": "", "after": "c\n", "part": True},
+            ],
+        ),
+        ("Edit", {"path": "a.py", "old_str": "x", "new_str": "y"}, "String not found in file", []),
+        ("Edit", {"path": "", "old_str": "x", "new_str": "y"}, "Done", []),
+        ("read_file", {"path": "a.py"}, "Done", []),
+    ],
+)  # fmt: skip
+async def test_a_change_that_a_call_made_is_an_event_of_its_answer(
+    rig: Rig, name: str, arguments: dict[str, Any], told: str, changes: list[dict[str, Any]]
+) -> None:
+    assert await changed(rig, name, arguments, told) == [("edit_applied", one) for one in changes]
+
+
+async def test_telemetry_of_the_same_change_is_the_same_event(rig: Rig) -> None:
+    edit = {"file_path": "a.py", "edits": HUNKS}
+    await changed(rig, "MultiEdit", edit, "Applied 3 edits to a.py")
+    (call,) = rig.generations()[0].tool_calls
+    span = telemetry.tool(call.id, "MultiEdit", edit)
+    assert (await rig.http.post("/v1/traces", json=telemetry.traces(span))).json() == {}
+    assert [one.type for one in rig.events()] == ["edit_applied"] * 3 + ["tool_result"]
