@@ -39,7 +39,12 @@ def changes_made(name: str, arguments: str, result: str) -> tuple[Change, ...]:
     Args:
         result: what the tool gave, as the model was told.
     """
-    if not may_change(name, arguments) or not_written(result):
+    return () if not_written(result) else changes_asked(name, arguments)
+
+
+def changes_asked(name: str, arguments: str) -> tuple[Change, ...]:
+    """The same of a call that need not have been carried out."""
+    if not may_change(name, arguments):
         return ()
     table = arguments_of(arguments).table
     return changes_of(name, table) or codex_told.asked(name, table)

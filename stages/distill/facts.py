@@ -192,7 +192,7 @@ class PartReader:
 
 def _told_once(events: list[Event]) -> list[Event]:
     """A client that tells its edits tells all of them: those that were read off calls are the same ones."""
-    edits = [event for event in events if event.type == "edit_applied"]
+    edits = [event for event in events if event.type in ("edit_applied", "edit_rejected")]
     by_call = {event.id for event in edits if event.data.get(BY_CALL) is True}
     if not by_call or len(by_call) == len(edits):
         return events

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from cursorbench.sessions import items as said
-from cursorbench.sessions.calls import edits
-from cursorbench.sessions.carried_out import changes_made, may_change
+from cursorbench.sessions.calls import Change, edits
+from cursorbench.sessions.carried_out import changes_asked, changes_made, may_change
 from cursorbench.sessions.refusals import refusal, stopped
 from stages import reactions
 from stages.clock import now_ms
@@ -110,10 +110,7 @@ def _no(text: str) -> bool:
 def _told(call: Ended) -> Iterator[tuple[said.Item, Told]]:
     """What there is to tell of a call."""
     if not _no(call.text):
-        changes = changes_made(call.name, call.arguments, call.text)
-        for edit in edits(changes, "applied", session="", call=call.id, at=None, place=_PLACE):
-            if (told := reactions.of_edit(edit)) is not None:
-                yield edit, (told[0], told[1] | {BY_CALL: True})
+        yield from _edits(call, "applied", changes_made(call.name, call.arguments, call.text))
         return
     reason = refusal(call.text)
     outcome: said.Outcome = "interrupted" if reason is None else "rejected"
@@ -123,6 +120,14 @@ def _told(call: Ended) -> Iterator[tuple[said.Item, Told]]:
     yield end, reactions.of_tool(end, call.name)
     if outcome == "interrupted":
         yield end, ("interrupted", {})
+    else:
+        yield from _edits(call, "rejected", changes_asked(call.name, call.arguments))
+
+
+def _edits(call: Ended, status: said.Status, changes: tuple[Change, ...]) -> Iterator[tuple[said.Item, Told]]:
+    for edit in edits(changes, status, session="", call=call.id, at=None, place=_PLACE):
+        if (told := reactions.of_edit(edit)) is not None:
+            yield edit, (told[0], told[1] | {BY_CALL: True})
 
 
 def _named(call: dict[str, Any]) -> Ended:

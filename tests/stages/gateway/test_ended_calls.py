@@ -131,8 +131,9 @@ async def changed(
         await rig.chat("", messages=[ask, message, result(message, told)], tools=tools)
     events = rig.events()
     assert {one.generation_id for one in events} <= {answer["id"]}
-    assert all(one.data.pop(BY_CALL) for one in events)
-    return [(one.type, one.data) for one in events]
+    edits = [one for one in events if one.type != "tool_result"]
+    assert all(one.data.pop(BY_CALL) for one in edits)
+    return [(one.type, one.data) for one in edits]
 
 
 @pytest.mark.parametrize(
@@ -168,6 +169,13 @@ async def test_a_change_that_a_call_made_is_an_event_of_its_answer(
     rig: Rig, name: str, arguments: dict[str, Any], told: str, changes: list[dict[str, Any]]
 ) -> None:
     assert await changed(rig, name, arguments, told) == [("edit_applied", one) for one in changes]
+
+
+async def test_a_change_that_its_user_refused_is_a_rejected_one(rig: Rig) -> None:
+    edit = {"file_path": "a.py", "old_string": "x", "new_string": "y"}
+    proposed = {"path": "a.py", "before": "x", "after": "y", "part": True}
+    assert await changed(rig, "Edit", edit, WITH_WORDS) == [("edit_rejected", proposed)]
+    assert [one.type for one in rig.events()] == ["tool_result", "edit_rejected"]
 
 
 async def test_telemetry_of_the_same_change_is_the_same_event(rig: Rig) -> None:
