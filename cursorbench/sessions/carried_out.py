@@ -14,6 +14,7 @@ from cursorbench.sessions import codex_told
 from cursorbench.sessions.calls import Change, arguments_of, changes_of, edits_files
 
 _PATCH = "*** Begin Patch"
+_LOOKED_AT = 100_000  # characters of a result
 _DONE = re.compile(
     r"[^\n]{0,300}\b(?:successfully|success|(?<!not )applied"
     r"|has been (?:updated|edited|created|modified|written)(?! since))\b"
@@ -57,7 +58,7 @@ def may_change(name: str, arguments: str) -> bool:
 
 def not_written(result: str) -> bool:
     """Whether an editing tool says that it changed nothing."""
-    text = result.lstrip()
+    text = result[:_LOOKED_AT].lstrip()
     if codex_told.ending(text)[1] != "ok":
         return True
     return not _DONE.match(text) and _NOT_DONE.match(text) is not None
