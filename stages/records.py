@@ -38,7 +38,9 @@ GOES_ON = "goes_on"  # the feature that names the episode of the answer it follo
 ANOTHER_ANSWER = "-[0-9a-f]{12}$"  # ends the name of an episode that `another_answer` made
 RETRIED = "retried"  # the feature of a request that its client sent again by itself, nobody having asked
 TEXT_ONLY = "text_only"  # the defect of a generation read from a log: its tokens are not known
-BY_CALL = "by_call"  # of an edit's data: read off the call that made it, no client told it
+# of an edit's data: it was read off the call that made it, no client told it; its file was written anew, and
+# nobody tells what stood there
+BY_CALL, WHOLE = "by_call", "whole"
 LIVE, CANARY, HOLDBACK = "live", "canary", "holdback"  # arms
 
 # "untold": read from a log that does not say whether its calls were valid

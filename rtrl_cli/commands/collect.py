@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,7 +47,7 @@ Repo = Annotated[
     typer.Option(
         "--repo",
         metavar="GIT",
-        help="Repository that took the edits: what of them stands later.",
+        help="Repository that took the edits: what of them stands later. Without PATH also several.",
         parser=options.path,
     ),
 ]
@@ -92,6 +94,9 @@ def command(
     code = {"--repo": repos, "--repository": repository}
     _agree(paths, theirs, code, from_run, received=received)
     if not paths and not received:
+        if repos:
+            asked = json.dumps([str(repo.resolve()) for repo in repos])
+            flags = replace(flags, overrides=[*flags.overrides, f"collect.repos={asked}"])
         run_command("collect", flags)
         return
     source = _source(paths or [], kind, user, repos, repository, timezone, workspace, received=received)
@@ -114,7 +119,9 @@ def _agree(
                 hint="leave PATH, --from, --user, --timezone and --from-run away",
             )
     elif not paths:
-        given = {**theirs, **code}
+        given = {**theirs, "--repository": code["--repository"]}
+        if from_run is not None and code["--repo"] is not None:
+            raise UsageError("--from-run knows its repositories", hint="leave --repo away")
         if named := ", ".join(name for name, value in given.items() if value is not None):
             raise UsageError(f"{named} goes with session logs, and no PATH is named", hint="name a PATH")
     elif from_run is not None:

@@ -41,6 +41,11 @@ class CollectConfig(BaseModel):
         True,
         description="take the holdback's episodes too, where `max_lag` permits their checkpoint",
     )
+    repos: tuple[str, ...] = Field(
+        (),
+        description="git repositories that took edits that the gateway recorded: what of them stands 1 h, 24 h "
+        "and 7 d of commit time later, where clients do not tell it (docs/persistence.md)",
+    )
     metrics: dict[str, str] = Field(
         default_factory=dict,
         description="what a metric of logged feedback is, by its name: thumbs, outcome, outcome WORST..BEST "

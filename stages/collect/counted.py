@@ -75,3 +75,13 @@ def left_again(scan: Scan, decided: Plan, read_to: int) -> dict[str, dict[str, i
         "events_left_behind": events_left_behind(scan, replace(decided, take_event=since)),
     }
     return {name: {why: n for why, n in of.items() if why in _LASTING} for name, of in found.items()}
+
+
+def samplers(scan: Scan, decided: Plan) -> dict[str, int]:
+    """Generations taken, by the checkpoint that sampled them."""
+    total: dict[str, int] = {}
+    codes, counts = np.unique(scan.g_samplers[decided.take_generation], return_counts=True)
+    for code, n in zip(codes, counts, strict=True):
+        for digest in scan.samplers[code]:
+            total[digest] = total.get(digest, 0) + int(n)
+    return dict(sorted(total.items()))

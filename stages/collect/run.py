@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from pydantic import BaseModel
 
-from stages import schemas
 from stages.clock import now_ms
 from stages.collect import counted as counting
 from stages.collect import plan as planning
@@ -26,6 +24,7 @@ from stages.collect.config import CollectConfig
 from stages.collect.earlier import no_train_before
 from stages.collect.forgotten import forgotten
 from stages.collect.older import refuse_older
+from stages.collect.outcome import outcome
 from stages.collect.scan import Scan
 from stages.collect.seal import Sealer
 from stages.errors import InconclusiveError, InputMissingError, UsageError
@@ -34,11 +33,12 @@ from stages.populations import Whose, require_line, whose
 from stages.records import HOLDBACK, LIVE
 from stages.refs import line_state_named
 from stages.spool import Damage, Spool
-from stages.stage import Artifact, Kind, Outcome, Output, RunContext
+from stages.stage import Artifact, Kind, Outcome, RunContext
 from stages.vault import Vault
 from stages.wording import count
 
 if TYPE_CHECKING:
+    from stages.collect.followed import Followed
     from stages.collect.logs.source import Source
     from stages.registry.store import Store
     from stages.workspace import Workspace
@@ -113,6 +113,7 @@ class CollectStage:
             "damaged": damaged,
             "now": now,
             **({"no_train": refused} if refused else {}),
+            **_repositories(config, workspace),
             **({"whose": mine.facts()} if workspace.settings.populations else {}),
         }
 
@@ -151,10 +152,12 @@ class CollectStage:
             gone = forgotten(found, spool.dir, vault)
             decided = planning.plan(found, rules, extra["now"], gone)
             _refuse_too_few(config, found, decided, rules)
-            ctx.progress.start("collect: sealing", len(decided.taken))
             workspace = ctx.workspace
+            followed = _followed(extra, found, decided, vault, out_dir, ctx)
+            ctx.progress.start("collect: sealing", len(decided.taken))
             folder = out_dir / "interactions"
-            sealer = Sealer(folder, found, decided, workspace.spool_dir, workspace.keys_dir)
+            later = followed.later if followed else {}
+            sealer = Sealer(folder, found, decided, workspace.spool_dir, workspace.keys_dir, later)
             for damage in damages:
                 for generation_id in damage.generations:
                     sealer.quarantine(generation_id, "", f"spool_{damage.reason}")
@@ -162,7 +165,7 @@ class CollectStage:
         finally:
             vault.close()
             spool.close()
-        return _outcome(config, found, decided, sealer, extra, live, damages)
+        return outcome(config, found, decided, sealer, extra, live, damages, followed)
 
     def _found(
         self, ctx: RunContext, spool: Spool, mine: Whose, first: int, last: int
@@ -176,76 +179,29 @@ class CollectStage:
         return seen[1], seen[2]
 
 
-def _outcome(
-    config: CollectConfig,
+def _repositories(config: CollectConfig, workspace: Workspace) -> dict[str, Any]:
+    """What is told of the repositories that are asked; nothing where none is."""
+    if not config.repos:
+        return {}
+    from stages.collect.followed import facts_of  # with all that reads histories
+
+    return {"repos": facts_of(config.repos, workspace.root)}
+
+
+def _followed(
+    extra: Mapping[str, Any],
     found: Scan,
     decided: planning.Plan,
-    sealer: Sealer,
-    extra: Mapping[str, Any],
-    live: Artifact,
-    damages: Iterable[Damage],
-) -> Outcome:
-    lost_events = sum(damage.events for damage in damages)
-    read_to = int(extra["resume"].get("read_to", 0))
-    counts, counted = _counts(found, decided, sealer, int(1000 * config.horizon_s), read_to)
-    meta = {
-        "schema": schemas.INTERACTIONS_SCHEMA,
-        "checkpoint": live.digest,
-        "arm": config.arm,
-        "max_lag": config.max_lag,
-        "horizon_s": config.horizon_s,
-        "metrics": config.metrics,
-        **({"whose": extra["whose"]} if "whose" in extra else {}),
-        "window": {
-            **extra["spool"],
-            "resume_seq": decided.resume_seq,
-            "now": extra["now"],
-            "damaged": extra.get("damaged", {}),
-        },
-        "counts": counts,
-        "samplers": _samplers(found, decided),
-        "lost_events": lost_events,
-        "other_lines": found.other_lines,
-        **counted,
-    }
-    warnings = [f"{count(n, 'record')} quarantined: {reason}" for reason, n in counted["quarantined"].items()]
-    if lost_events:
-        warnings.append(f"{count(lost_events, 'event')} lost to damage of the spool")
-    return Outcome(
-        outputs={"interactions": Output("interactions", meta)},
-        metrics={**counts, **counted},
-        warnings=warnings,
-    )
+    vault: Vault,
+    out_dir: Path,
+    ctx: RunContext,
+) -> Followed | None:
+    if "repos" not in extra:
+        return None
+    from stages.collect.followed import follow
 
-
-def _counts(
-    found: Scan, decided: planning.Plan, sealer: Sealer, horizon_ms: int, read_to: int
-) -> tuple[dict[str, int], dict[str, Any]]:
-    """What was sealed, and what was not, by reason."""
-    counts = {name: sealer.counts[name] for name in ("episodes", "generations", "events", "derived_messages")}
-    return counts, {
-        "left_behind": counting.left_behind(decided),
-        "events_left_behind": counting.events_left_behind(found, decided),
-        "left_again": counting.left_again(found, decided, read_to),
-        "events_after_horizon": counting.events_after_horizon(found, decided, horizon_ms),
-        "events_too_late": counting.events_too_late(found, decided, read_to),
-        "quarantined": {
-            name.removeprefix("quarantined:"): n
-            for name, n in sorted(sealer.counts.items())
-            if name.startswith("quarantined:")
-        },
-        "audit": planning.audit(found, decided),
-    }
-
-
-def _samplers(found: Scan, decided: planning.Plan) -> dict[str, int]:
-    """Generations taken, by the checkpoint that sampled them."""
-    total: dict[str, int] = {}
-    codes, counts = np.unique(found.g_samplers[decided.take_generation], return_counts=True)
-    for code, n in zip(codes, counts, strict=True):
-        for digest in found.samplers[code]:
-            total[digest] = total.get(digest, 0) + int(n)
-    return dict(sorted(total.items()))
+    ctx.progress.start("collect: following edits through the repositories")
+    return follow(extra["repos"], found, decided, ctx.workspace.spool_dir, vault, out_dir)
 
 
 def _horizon_ms(config: CollectConfig) -> int:

@@ -7,7 +7,7 @@ are copied sealed as they are (`sealing.py` says which are not). Not for: decidi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from stages import schemas, tables, workers
 from stages.collect.columns import SIDE_BY_SIDE
 from stages.collect.plan import Plan
 from stages.collect.scan import Ints, Scan
-from stages.collect.sealing import Part, Sealed, seal_part
+from stages.collect.sealing import Later, Part, Sealed, seal_part
 from stages.stage import Progress
 
 
@@ -32,6 +32,7 @@ class Sealer:
     plan: Plan
     spool_dir: Path
     keys_dir: Path
+    later: Mapping[int, Sequence[Later]] = field(default_factory=dict)  # behind the event in this row
     counts: Counter[str] = field(default_factory=Counter)
     _quarantine: list[dict[str, str]] = field(default_factory=list)
 
@@ -94,6 +95,11 @@ class Sealer:
             follow_ups=follow_ups.append_column("about", last_ids),
             episode_of_follow_up=np.array([place[int(e)] for e in asked], dtype=np.int64),
             episodes=self._episodes(codes, ripe_at),
+            later=[
+                (at, one)
+                for at, row in enumerate(v_rows.tolist() if self.later else ())
+                for one in self.later.get(row, ())
+            ],
         )
 
     def _episodes(self, codes: Ints, ripe_at: Ints) -> pa.Table:

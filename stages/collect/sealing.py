@@ -8,10 +8,10 @@ request becomes the `user_message` a client did not send. Not for: which part ta
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,6 +21,7 @@ from stages import routing, rows, schemas, tables
 from stages.collect.columns import Payloads
 from stages.collect.scan import Bools, Ints
 from stages.errors import IntegrityError
+from stages.records import EventType
 from stages.spool import ChainReader, Spool
 from stages.spool.codec import encode, encode_data, event_aad, generation_aad
 from stages.tokens import open_payload
@@ -28,6 +29,15 @@ from stages.vault import UserForgottenError, Vault
 
 _BATCH_BYTES = 16 << 20  # of payloads in memory at a time
 _BATCH_ROWS = 4096
+
+
+class Later(NamedTuple):
+    """An event behind an edit: what its id ends with, and its data."""
+
+    mark: str
+    type: EventType
+    at: int
+    data: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,7 @@ class Part:
     follow_ups: pa.Table  # the next requests that become messages, and the generation each is `about`
     episode_of_follow_up: Ints
     episodes: pa.Table
+    later: Sequence[tuple[int, Later]] = ()  # what repositories tell behind the event in a row of `events`
 
 
 @dataclass(frozen=True)
@@ -158,6 +169,7 @@ class _PartWriter:
                     self._leave_out(found["id"][int(row)].as_py(), self._names[of[row]], "damaged")
                 self._write_events(writer, found, sealed, of, there, derived=False)
             self._follow_ups(writer, alive)
+            self._repositories(writer, alive)
 
     def _follow_ups(self, writer: tables.TableWriter, alive: Bools) -> None:
         """The sessions' next requests, each as the message of its user to the episode before."""
@@ -177,6 +189,41 @@ class _PartWriter:
         there = alive[of] & np.array([blob is not None for blob in sealed], dtype=np.bool_)
         self._write_events(writer, pa.table(columns), sealed, of, there, derived=True)
         self.sealed.counts["derived_messages"] += int(there.sum())
+
+    def _repositories(self, writer: tables.TableWriter, alive: Bools) -> None:
+        """What repositories tell of edits, behind what clients told."""
+        rows_of = np.array([row for row, _ in self._part.later], dtype=np.int64)
+        if not len(rows_of):
+            return
+        later = [one for _, one in self._part.later]
+        found, of = self._part.events.take(pa.array(rows_of)), self._part.episode_of_event[rows_of]
+        told = (found[name].to_pylist() for name in ("id", "key_id", "user"))
+        ids = [f"{id}@{one.mark}" for id, one in zip(found["id"].to_pylist(), later, strict=True)]
+        sealed = [
+            self._sealed_like(blob, user, event_aad(key_id, id), one.data)
+            for id, (_, key_id, user), blob, one in zip(
+                ids, zip(*told, strict=True), self._read(found), later, strict=True
+            )
+        ]
+        columns = {
+            **{name: found[name] for name in ("seq", "key_id", "user", "generation_id")},
+            "id": pa.array(ids, type=pa.string()),
+            "type": pa.array([one.type for one in later], type=pa.string()),
+            "at": pa.array([one.at for one in later], type=pa.int64()),
+            "wall": pa.array([one.at for one in later], type=pa.int64()),
+            "data": pa.array(["{}"] * len(ids), type=pa.string()),
+        }
+        there = alive[of] & np.array([blob is not None for blob in sealed], dtype=np.bool_)
+        self._write_events(writer, pa.table(columns), sealed, of, there, derived=True)
+
+    def _sealed_like(
+        self, blob: bytes | None, user: str, aad: bytes, data: Mapping[str, Any]
+    ) -> bytes | None:
+        """An event's data under the key of another's; None where that is gone."""
+        try:
+            return self._vault.seal(user, encode_data(dict(data)), aad, like=blob) if blob else None
+        except UserForgottenError:
+            return None
 
     def _message(self, gid: str, key_id: str, user: str, episode: str, sealed: bytes | None) -> bytes | None:
         """The request of a sealed payload, sealed as the data of an event; None where there is none."""

@@ -27,7 +27,7 @@ from stages.gateway.event_data import problem
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.received_events import Told, event_of, itself
-from stages.records import BY_CALL, Event
+from stages.records import BY_CALL, WHOLE, Event
 from stages.spool import SpoolWriter
 
 _KIND = "otel"  # by which telemetry's ids begin
@@ -127,7 +127,8 @@ def _told(call: Ended) -> Iterator[tuple[said.Item, Told]]:
 def _edits(call: Ended, status: said.Status, changes: tuple[Change, ...]) -> Iterator[tuple[said.Item, Told]]:
     for edit in edits(changes, status, session="", call=call.id, at=None, place=_PLACE):
         if (told := reactions.of_edit(edit)) is not None:
-            yield edit, (told[0], told[1] | {BY_CALL: True})
+            anew = {WHOLE: True} if edit.before is None and edit.after is not None else {}
+            yield edit, (told[0], told[1] | {BY_CALL: True} | anew)
 
 
 def _named(call: dict[str, Any]) -> Ended:

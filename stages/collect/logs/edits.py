@@ -53,12 +53,13 @@ class KeptEdits:
         spill: takes the texts.
 
     Attributes:
+        root: where the repository lies.
         elsewhere: how many were made in another folder than the repository's.
         clock: set before `batches` where times of a wall clock were kept.
     """
 
     def __init__(self, repository: Path, *, all_of_it: bool, spill: Spill) -> None:
-        self._root, self._all, self._spill = repository, all_of_it, spill
+        self.root, self._all, self._spill = repository, all_of_it, spill
         self._kept: list[_Kept] = []
         # by session, call and path: a call may change a file in several parts
         self._places: dict[tuple[str, str, str], list[int]] = defaultdict(list)
@@ -74,7 +75,7 @@ class KeptEdits:
         if item.status == "applied":
             # a folder within another project may have this one's name
             outside = normpath(item.path).startswith("..")
-            if not self._all and not belongs(self._root, session.cwd, path if outside else item.path):
+            if not self._all and not belongs(self.root, session.cwd, path if outside else item.path):
                 self.elsewhere += 1
                 return
             texts = item.before, item.after, item.diff
@@ -93,7 +94,7 @@ class KeptEdits:
         """What to tell who asked for a repository in which none of the edits was made."""
         if self._kept or not self.elsewhere:
             return []
-        name = _name(self._root)
+        name = _name(self.root)
         return [
             f"all edits ({self.elsewhere}) were made in folders not called {name}, and are left out: "
             f"--repository {name} takes them for this repository's, wherever it lay"

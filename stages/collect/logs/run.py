@@ -166,7 +166,8 @@ def _survivals(
                 pass
         for _ in turns.done():
             pass
-        return survivals(source.repo, facts["repo"]["head"], edits, source.zone)
+        found = survivals(source.repo, facts["repo"]["head"], edits, source.zone)
+        return replace(found, warnings=(*found.warnings, *edits.warnings()))
 
 
 def _write(

@@ -24,6 +24,7 @@ from cursorbench.sessions.lines import Kept
 from stages.collect.logs.clock import NONE, Clock, clock_of
 from stages.collect.logs.edits import KeptEdits
 from stages.collect.logs.state import Happened, Record
+from stages.collect.sealing import Later
 from stages.records import Event
 
 _BRANCH = re.compile(r"(?<=its commit is on ).+(?=, which is not merged)", re.DOTALL)  # there are any number
@@ -54,18 +55,19 @@ class Survivals:
             return
         told = record.event
         file = {"path": told.data.get("path", "")}  # as the log has it: what it is followed by may be longer
-        if (at := self.reverted.get(told.id)) is not None:
+        for later in self.later(told.id):
             event = Event(
-                id=f"{told.id}@reverted", key_id=told.key_id, generation_id=told.generation_id,
-                type="edit_reverted", at=at, wall=at, data=file,
+                id=f"{told.id}@{later.mark}", key_id=told.key_id, generation_id=told.generation_id,
+                type=later.type, at=later.at, wall=later.at, data={**file, **later.data},
             )  # fmt: skip
             yield Happened(event, record.episode, record.user, derived=True)
-        for counts in self.events.get(told.id, ()):
-            event = Event(
-                id=f"{told.id}@{counts.horizon_s}", key_id=told.key_id, generation_id=told.generation_id,
-                type="edit_survival", at=counts.at, wall=counts.at, data=file | counts.data(),
-            )  # fmt: skip
-            yield Happened(event, record.episode, record.user, derived=True)
+
+    def later(self, edit: str) -> Iterator[Later]:
+        """What came of an edit, by its event."""
+        if (at := self.reverted.get(edit)) is not None:
+            yield Later("reverted", "edit_reverted", at, {})
+        for counts in self.events.get(edit, ()):
+            yield Later(str(counts.horizon_s), "edit_survival", counts.at, counts.data())
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def survivals(path: Path, head: str, edits: KeptEdits, zone: ZoneInfo | None = N
             events |= _events(changes, found)
             figures.add(found)
             reverts |= {one.key: taken_back[one.commit] for one in found if one.commit in taken_back}
-        warnings = [*repository.warnings, *_unzoned(clock), *edits.warnings()]
+        warnings = [*repository.warnings, *_unzoned(clock)]
     counts = figures.told() | {
         "made_elsewhere": edits.elsewhere,
         "reverted": len(reverts),
@@ -150,6 +152,27 @@ def _events(changes: Sequence[Change], found: Sequence[Survival]) -> dict[str, l
                 later = HORIZONS[horizon]
                 events[key].append(Counts(later // 1000, since + later, kept))
     return events
+
+
+def merged(figures: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The figures of several repositories as if they were one."""
+    counts = {name: sum(int(one[name]) for one in figures) for name in ("edits", "reverted")}
+    named: dict[str, Any] = {
+        name: dict(sum((Counter(one[name]) for one in figures), Counter[str]()).most_common())
+        for name in ("recognised_by", "reasons")
+    }
+    lines: dict[str, Counter[str]] = defaultdict(Counter)
+    for name, stands in ((name, stands) for one in figures for name, stands in one["kept"].items()):
+        lines[name].update({"lines": stands["lines"], "kept": stands["kept"]})
+    kept = {
+        name: {
+            **lines[name],
+            "rate": lines[name]["kept"] / lines[name]["lines"] if lines[name]["lines"] else None,
+        }
+        for name in (*HORIZONS, HEAD)
+        if name in lines
+    }
+    return counts | named | {"kept": kept}
 
 
 class Figures:

@@ -152,6 +152,12 @@ async def changed(
             [{"path": "a.py", "before": old, "after": new, "part": True} for old, new in ("ab", "cd", "cd")],
         ),
         (
+            "Write",
+            {"file_path": "a.py", "content": "x"},
+            "File created successfully at: a.py",
+            [{"path": "a.py", "before": "", "after": "x", "part": True, "whole": True}],
+        ),
+        (
             "shell",
             {"command": ["bash", "-lc", f"apply_patch <<'EOF'\n{PATCH}\nEOF"]},
             "Exit code: 0\nWall time: 0 seconds\nOutput:\nSuccess. Updated the following files:\nM a.py",
