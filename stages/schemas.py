@@ -82,7 +82,10 @@ EVENTS = pa.schema(
         ("type", pa.string()),
         ("at", pa.int64()),
         ("wall", pa.int64()),
-        ("derived", pa.bool_()),  # made by collect from the session's next request, not sent by a client
+        (
+            "derived",
+            pa.bool_(),
+        ),  # by collect, of the session's next request or of a repository; no client sent it
         ("data", pa.string()),  # JSON; "{}" when sealed
         ("sealed", pa.binary()),
     ]

@@ -97,7 +97,7 @@ def command(
         if repos:
             asked = json.dumps([str(repo.resolve()) for repo in repos])
             flags = replace(flags, overrides=[*flags.overrides, f"collect.repos={asked}"])
-        run_command("collect", flags)
+        run_command("collect", flags, text=_text)
         return
     source = _source(paths or [], kind, user, repos, repository, timezone, workspace, received=received)
     run_command("collect", flags, text=_text, source=source)
@@ -181,4 +181,11 @@ def _text(result: StageResult) -> str:
         )
         for key, title in titles.items()
     }
-    return f"{default_text(result)}\n\n{pairs({key: value for key, value in found.items() if value})}"
+    kept = (metrics.get("persistence") or {}).get("kept", {})
+    found["stands later"] = ", ".join(
+        f"{one['rate']:.2f} after {name}" if name != "head" else f"{one['rate']:.2f} at HEAD"
+        for name, one in kept.items()
+        if one["rate"] is not None
+    )
+    told = pairs({key: value for key, value in found.items() if value})
+    return "\n\n".join(filter(None, [default_text(result), told]))

@@ -43,8 +43,8 @@ class CollectConfig(BaseModel):
     )
     repos: tuple[str, ...] = Field(
         (),
-        description="git repositories that took edits that the gateway recorded: what of them stands 1 h, 24 h "
-        "and 7 d of commit time later, where clients do not tell it (docs/persistence.md)",
+        description="git repositories that took edits which the gateway recorded: what of them stands 1 h, "
+        "24 h and 7 d of commit time later, where clients do not tell it (docs/persistence.md)",
     )
     metrics: dict[str, str] = Field(
         default_factory=dict,
