@@ -22,7 +22,12 @@ from cursorbench.sessions.items import Automatic, Interrupt, UserTurn
 from cursorbench.sessions.spoken_behind import behind
 
 _INTERRUPTED = re.compile(r"\[Request interrupted by user( for tool use)?\]")
-_STOP_BEFORE = re.compile(rf"\s*({_INTERRUPTED.pattern})[ \t]*\n\s*(?=\S)")  # of the words that came next
+_TURN_ABORTED = re.compile(
+    r"<turn_aborted>(?:(?!</turn_aborted>).){0,2000}+</turn_aborted>", re.DOTALL
+)  # Codex's
+_STOP_BEFORE = re.compile(  # of the words that came next
+    rf"\s*({_INTERRUPTED.pattern}|{_TURN_ABORTED.pattern})[ \t]*\n\s*(?=\S)", re.DOTALL
+)
 _AT_ONCE_BEHIND = re.compile(r"\s*## My request(?: for Codex)?:[ \t]*(?:\n|$)")
 _BROWSER = "in-app-browser-context"
 _ARGUMENTS = re.compile(
@@ -81,14 +86,16 @@ def parts(text: str, automatic: Automatic = "") -> list[Part]:
     """A text in its parts, in order; `automatic` as for `turns`. What has one author stays as it is."""
     if during := interrupted(text):
         return [Part(text, stopped=during)]
-    if reason := automatic or automatic_of(text):
-        return [Part(text, reason)]
     marks: list[Part] = []
     start = 0
     while mark := _STOP_BEFORE.match(text, start):
         marks.append(Part(mark[1], stopped="tool" if mark[2] else "answer"))
         start = mark.end()
-    return [*marks, *parts(text[start:])] if marks else apart(text)
+    if marks:
+        return [*marks, *parts(text[start:], automatic)]
+    if reason := automatic or automatic_of(text):
+        return [Part(text, reason)]
+    return apart(text)
 
 
 def words_of(text: str) -> str:
@@ -171,7 +178,9 @@ def _replied(text: str) -> list[Part]:
 
 
 def interrupted(text: str) -> Literal["", "answer", "tool"]:
-    """What the user stopped, when the text is Claude Code's mark of that and nothing else."""
+    """What the user stopped, when the text is Claude Code's mark of that, or Codex's, and nothing else."""
+    if len(text) < 3000 and _TURN_ABORTED.fullmatch(text.strip()):
+        return "answer"
     if len(text) < 100 and (mark := _INTERRUPTED.fullmatch(text.strip())):
         return "tool" if mark[1] else "answer"
     return ""

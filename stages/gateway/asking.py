@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from cursorbench.sessions.automatic import NOTICES, automatic_of, launches_skill
-from cursorbench.sessions.spoken import parts
+from cursorbench.sessions.spoken import interrupted, parts
 from stages.gateway.attribution import text_of
 
 
@@ -16,7 +16,7 @@ class Asked(NamedTuple):
 
     Attributes:
         requests: how often they have spoken: the number of the episode within its session.
-        text: their last request, "" when there is none.
+        text: their last request, behind the mark of a stop before it; "" when there is none.
         answers: those given since then; their number is the next generation's place in its episode.
     """
 
@@ -42,9 +42,20 @@ def asked(messages: Sequence[Mapping[str, Any]]) -> Asked:
             spoken.append(n)
     spoken = spoken or users
     last = spoken[-1] if spoken else -1
-    text = text_of(messages[last].get("content")) if spoken else ""
+    text = _with_stops(messages, last) if spoken else ""
     answers = [message for message in messages[last + 1 :] if message.get("role") == "assistant"]
     return Asked(len(spoken), text, answers)
+
+
+def _with_stops(messages: Sequence[Mapping[str, Any]], n: int) -> str:
+    """The text of the message `n`, and of those right before it that say that somebody stopped the agent."""
+    texts = [text_of(messages[n].get("content"))]
+    for before in reversed(messages[:n]):
+        text = text_of(before.get("content"))
+        if before.get("role") != "user" or not interrupted(text):
+            break
+        texts.append(text.strip())
+    return "\n".join(reversed(texts))
 
 
 def _is_of_a_skill(messages: Sequence[Mapping[str, Any]], n: int, text: str) -> bool:

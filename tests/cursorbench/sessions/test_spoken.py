@@ -9,7 +9,7 @@ import pytest
 
 from cursorbench.sessions import kinds
 from cursorbench.sessions.items import Interrupt, UserTurn
-from cursorbench.sessions.spoken import parts
+from cursorbench.sessions.spoken import parts, words_of
 
 RULES = "# *SEARCH/REPLACE block* Rules:\n\nEvery *SEARCH/REPLACE block* must use this format:\n"
 EDITOR = """# Context from my IDE setup:
@@ -273,6 +273,23 @@ def test_what_a_slash_command_became_has_its_time(tmp_path: Path) -> None:
     for path in (spec, compact):
         turns = [item for _, item in kinds.read(path, path.parent.name.replace("spec", "specstory"))]
         assert [(one.text, one.automatic) for one in turns if isinstance(one, UserTurn)] == known
+
+
+ABORTED = "<turn_aborted>\nThe user interrupted the previous turn on purpose.\n</turn_aborted>"
+
+
+@pytest.mark.parametrize("mark", [STOP, ABORTED, f"{ABORTED}\n{STOP}"])
+def test_a_mark_of_a_stop_comes_apart_from_the_words_behind_it(mark: str) -> None:
+    found = parts(f"{mark}\nno, use pathlib")
+    assert [part.stopped for part in found] == ["answer"] * (len(found) - 1) + [""]
+    assert "\n".join(part.text for part in found[:-1]) == mark
+    assert words_of(f"{mark}\nno, use pathlib") == "no, use pathlib"
+
+
+def test_codexs_mark_alone_is_a_stop_and_not_what_quotes_it() -> None:
+    assert [part.stopped for part in parts(ABORTED)] == ["answer"]
+    for text in (f"what is {ABORTED}?", "<turn_aborted>\nunclosed"):
+        assert not any(part.stopped for part in parts(text))
 
 
 def test_all_kinds_take_the_words_and_the_marks_of_a_stop(tmp_path: Path) -> None:

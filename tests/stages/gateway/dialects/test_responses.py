@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cursorbench.sessions.spoken import parts
 from stages.gateway.dialects import responses
 from stages.gateway.errors import ApiError
 from tests.stages.gateway.dialects.test_messages import events
@@ -169,7 +170,11 @@ async def test_a_thread_of_codex_is_a_session(tmp_path: Path) -> None:
         done = await talk("stub:say Done.", [*more, letter])
         await talk("stub:say Oh.", [*done, said("user", "still wrong")])
         first, *chain, last = rig.generations()
-        assert rig.payload(chain[3].id)[0].request == "only b.py, I said"
+        request = rig.payload(chain[3].id)[0].request
+        assert [(part.stopped, part.text) for part in parts(request)] == [
+            ("answer", stopped[1]["content"][0]["text"]),
+            ("", "only b.py, I said"),
+        ], "distill knows that the first answer was stopped"
     assert len({one.session for one in (first, *chain, last)}) == 1
     assert [(one.episode, one.ordinal) for one in chain] == [(chain[0].episode, n) for n in range(5)]
     assert follow_ups(tmp_path) == {first.id: chain[0].id, chain[0].id: last.id, last.id: ""}
