@@ -20,6 +20,7 @@ _SPELLINGS = {
     "droid": "factory-droid-cli factoryai-droid factory-droid droid-cli droidcli",
     "gemini-cli": "gemini geminicli",
     "opencode": "open-code opencode-cli",
+    "pi": "pi-coding-agent",
     "qwen-code": "qwen qwencode qwen-cli",
 }
 _NAMES = {spelling: name for name, spellings in _SPELLINGS.items() for spelling in spellings.split()}

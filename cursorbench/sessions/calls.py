@@ -20,25 +20,28 @@ _PATHS = (
     "path",
     "file_path",
     "filePath",
+    "filepath",
     "filename",
     "fileName",
     "target_file",
     "absolute_path",
     "absolutePath",
 )
-_BEFORE = ("old_str", "oldString", "old_string", "oldText", "old_text")
-_AFTER = ("new_str", "newString", "new_string", "newText", "new_text", "insert_text", "newCode")
+_BEFORE = ("old_str", "oldString", "old_string", "oldText", "old_text", "before")
+_AFTER = ("new_str", "newString", "new_string", "newText", "new_text", "insert_text", "newCode", "after")
 _WHOLE = ("file_text", "content", "contents", "code", "fileText")
 _PARTS = ("edits", "replacements")
 _PATCH = ("input", "patch", "patchText", "patch_text")
-_CREATES = {"create", "createfile"}
+_CREATES = {"create", "createfile", "createnewfile"}
 _BLOCKS = {"replaceinfile", "applydiff", "searchandreplace"}  # of Cline and its kin
 _WRITES = _CREATES | {
-    "edit", "editfile", "editfilev2", "editor", "insert", "inserteditintofile", "multiedit",
-    "multireplacestringinfile", "replace", "replacestringinfile", "searchreplace", "strreplace",
-    "strreplacebasededittool", "strreplaceeditor", "write", "writefile", "writetofile",
+    "edit", "editexistingfile", "editfile", "editfilev2", "editor", "fileeditor", "insert",
+    "inserteditintofile", "multiedit", "multireplacestringinfile", "replace", "replacestringinfile",
+    "searchreplace", "singlefindandreplace", "strreplace", "strreplacebasededittool", "strreplaceeditor",
+    "texteditor", "write", "writefile", "writetofile",
 }  # fmt: skip
 _PATCHES = {"applypatch", "patch"}
+_BUILT_IN = ("developer__", "builtin_")  # before the names of goose's and Continue's own tools
 _MOST_CALLS = 4096
 _SEARCH = re.compile(r"(?:-{5,9}|<{5,9}) SEARCH>?[ \t]*")
 _DIVIDER = re.compile(r"={5,9}[ \t]*")
@@ -159,7 +162,8 @@ def changes_of(name: str, table: dict[str, Any]) -> tuple[Change, ...]:
 
 
 def _kind(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+    own = next((name.removeprefix(one) for one in _BUILT_IN if name.startswith(one)), name)
+    return re.sub(r"[^a-z0-9]", "", own.lower())
 
 
 def _change(table: dict[str, Any], path: str, creates: bool) -> Change:

@@ -2,7 +2,7 @@
 
 Read are the files of all schema versions, the bare events that `file://` destinations get, and the
 {name, data} envelope of HTTP destinations. The schemas stand in continuedev/continue,
-packages/config-yaml/src/schemas/data. Not for: session files (~/.continue/sessions).
+packages/config-yaml/src/schemas/data. Not for: session files (`continue_session.py`).
 
 An event tells no id of an answer or an edit. So that an outcome finds its edit, and a thumb its answer, their
 ids here are digests of what both events repeat.

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from cursorbench.sessions.items import Place, Quarantined
-from cursorbench.sessions.reading import lines, lines_backwards, parsed
+from cursorbench.sessions.reading import BYTE_ORDER_MARK, json_document, lines, lines_backwards, parsed
 
 _TRIES = 100  # beginnings of objects that are tried in one line
 _LENGTHS = 16  # of the line, that are read for that: torn objects within each other are read to the same end
 _LONGEST = 4 << 20  # bytes; a damaged line that is longer is not mended
 _MOST = 1000  # objects of one line
+_LOOKED_AT = 64  # bytes, for how a file begins
 _BLANK = re.compile(r"\s*")
+_MEMBER = re.compile(r"\s*,?\s*(?=\S)")
 _BEGINNING = re.compile(r'\{\s*"\w+"\s*:')
 _ESCAPE = re.compile(
     rb"\\(?:(u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F]..)|(u[dD][89a-fA-F]..)|.)", re.DOTALL
@@ -31,8 +33,14 @@ def json_lines(
 ) -> Iterator[tuple[Place, dict[str, Any]] | Quarantined]:
     """The JSON objects of a file of lines, and what cannot be read; `is_line` as for `objects`.
 
-    `backwards` begins with the last line. Raises OSError when the file cannot be read at all.
+    What a hook or `jq -s` made of such a file, one list of its objects, is read as they are. `backwards`
+    begins with the last line. Raises OSError when the file cannot be read at all.
     """
+    if (members := _list_of(path)) is not None:
+        for one in reversed(members) if backwards else members:
+            place = Place(str(path))
+            yield (place, one) if isinstance(one, dict) else Quarantined(place, "not a JSON object")
+        return
     for found in (lines_backwards if backwards else lines)(path):
         if isinstance(found, Quarantined):
             yield found
@@ -40,6 +48,28 @@ def json_lines(
         place, line = found
         for one in objects(line, is_line):
             yield (place, one) if isinstance(one, dict) else Quarantined(place, one)
+
+
+def _list_of(path: Path) -> list[Any] | None:
+    """The members of a file that is one list; None for any other. Only what begins as one is read whole."""
+    with path.open("rb") as file:
+        begins = file.read(_LOOKED_AT).removeprefix(BYTE_ORDER_MARK).lstrip()[:1] == b"["
+    whole = json_document(path) if begins else None
+    return whole if isinstance(whole, list) else None
+
+
+def first_of_list(head: bytes, most: int) -> list[dict[str, Any]]:
+    """The first objects of a list of which `head` is the beginning; none where it begins no list."""
+    text = head.removeprefix(BYTE_ORDER_MARK).decode("utf-8", "replace").lstrip()
+    found, start = list[dict[str, Any]](), 1
+    while text[:1] == "[" and len(found) < most and (member := _MEMBER.match(text, start)):
+        try:
+            value, start = _DECODER.raw_decode(text, member.end())
+        except (ValueError, RecursionError):
+            break
+        if isinstance(value, dict):
+            found.append(value)
+    return found
 
 
 def objects(line: bytes, is_line: Callable[[object], bool]) -> Iterator[dict[str, Any] | str]:

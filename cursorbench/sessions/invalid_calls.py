@@ -3,8 +3,9 @@
 One small table, by agent. A rule looks at the beginning of the text that the agent wrote in the place of a
 result, of calls that ended in an error; never at what a tool itself gave. Sources: Claude Code's transcripts
 as published ("No such tool available", "InputValidationError"), openai/codex `core/src/tools` ("unsupported
-call", "failed to parse function arguments"), opencode's `tool/tool.ts` and `tool/invalid.ts`, and
-github/copilot-cli issue 3043. Not for: checking calls against a schema (`definitions.py`).
+call", "failed to parse function arguments"), opencode's `tool/tool.ts` and `tool/invalid.ts`,
+github/copilot-cli issue 3043, badlogic/pi-mono `agent-loop.ts` and `validation.ts`. Not for: checking calls
+against a schema (`definitions.py`).
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ _GEMINI: _Rules = (
     (re.compile(r'Tool "[^"\n]{1,200}" not found in registry\.'), "unknown_tool"),
     (re.compile(r"params(?:/[\w/]{1,200})? must |Invalid parameters"), "schema"),
 )
+_PI: _Rules = (
+    (re.compile(r"Tool \S{1,200} not found\Z"), "unknown_tool"),
+    (re.compile(r'Validation failed for tool "[^"\n]{1,200}":\n'), "schema"),
+)
 # OpenCode answers a call that it cannot route itself, by a tool of this name; its result is no error then.
 _STAND_IN = "invalid"
 _STAND_IN_SAYS = "The arguments provided to the tool are invalid: "
@@ -62,6 +67,7 @@ _RULES: dict[tuple[str, str], _Rules] = {
     ("opencode", "opencode"): _OPENCODE,
     ("gemini-cli", "gemini-cli"): _GEMINI,
     ("qwen-code", "qwen-code"): _GEMINI,  # which it is made of
+    ("pi", "pi"): _PI,
     ("entire", "claude-code"): _CLAUDE,  # Entire's branch holds its agents' own logs
     ("entire", "codex"): _CODEX,
     ("entire", "copilot-cli"): _COPILOT,

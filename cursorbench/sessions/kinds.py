@@ -22,9 +22,10 @@ from msgspec import structs
 
 from cursorbench.errors import InputMissingError, UsageError
 from cursorbench.sessions.compressed import unpacked
+from cursorbench.sessions.glued import first_of_list
 from cursorbench.sessions.items import Place, Quarantined, Read
 from cursorbench.sessions.reading import BYTE_ORDER_MARK, MAX_LINE, unreadable
-from cursorbench.sessions.records import first_objects
+from cursorbench.sessions.records import first_objects, json_text
 from cursorbench.sessions.seen import Seen
 
 ADAPTERS = (
@@ -32,12 +33,17 @@ ADAPTERS = (
     "specstory",
     "aider",
     "qwen_code",
+    "pi",
     "claude_code",
     "codex",
     "copilot_cli",
     "opencode",
     "gemini_cli",
     "cline",
+    "vscode_chat",
+    "goose",
+    "openhands",
+    "continue_session",
     "git_ai",
     "agent_trace",
     "continue_dev",
@@ -45,9 +51,12 @@ ADAPTERS = (
     "tensorzero",
     "openai_log",
     "swe_agent",
+    "cursor",
 )
 HEAD_BYTES = 64 << 10
+_MEMBERS = 8  # of a list, that are looked at
 _SKIPPED = frozenset({".git", "node_modules", ".venv", "__pycache__"})
+_FIRST = "chatSessions"  # VS Code's: beside Copilot's transcripts of the same chats, which tell no reactions
 _ABOUT = ".meta.json"  # what Claude Code notes of a sub-agent, beside its log
 
 
@@ -77,9 +86,18 @@ def kind_of(path: Path) -> str | None:
     with unpacked(path) as (file, _):
         head = _head(file)
         try:
-            return next((kind for kind, one in adapters().items() if one.recognises(file, head)), None)
+            return _kind(file, head) or (_kind(file, lined) if (lined := _as_lines(head)) else None)
         finally:
             first_objects.cache_clear()  # nothing of a long line is kept
+
+
+def _kind(path: Path, head: bytes) -> str | None:
+    return next((kind for kind, one in adapters().items() if one.recognises(path, head)), None)
+
+
+def _as_lines(head: bytes) -> bytes:
+    """The beginning of a list as that of the log of lines that it was made of; empty where it is no list."""
+    return b"\n".join(json_text(one).encode() for one in first_of_list(head, _MEMBERS))
 
 
 def _head(path: Path) -> bytes:
@@ -114,7 +132,7 @@ def files(root: Path) -> Iterator[Path]:
         )
     inside, unlisted = root.resolve(), list[Path]()
     for folder, folders, names in os.walk(root, onerror=lambda error: unlisted.append(Path(error.filename))):
-        folders[:] = sorted(set(folders) - _SKIPPED)
+        folders[:] = sorted(set(folders) - _SKIPPED, key=lambda name: (name != _FIRST, name))
         logs = {name.removesuffix(".jsonl") for name in names if name.endswith(".jsonl")}
         for name in sorted(names):
             if name.endswith(_ABOUT) and name.removesuffix(_ABOUT) in logs:

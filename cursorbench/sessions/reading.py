@@ -21,9 +21,13 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # what some editors and shells put before UTF
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"{\0", b"[\0", b"\0{", b"\0[")  # its marks; and JSON without one
 _ARCHIVE = re.compile(r"\.(?:zip|tgz|tar(?:\.(?:gz|zstd?|bz2|xz))?)$")
 _SQUEEZED = (b"\x1f\x8b", b"(\xb5/\xfd", b"BZh", b"\xfd7zX")
-_OF_VSCODE = {"chatSessions", "emptyWindowChatSessions"}  # folders of its own, for any extension's chats
-_CHAT = re.compile(rb'\s*\{\s*"(?:version"|re(?:quest|spond)erUsername"|kind"\s*:\s*0\b)')
 _TAR_AT = 257  # where the mark of a tar archive stands
+_DATABASES = {
+    "opencode.db": "OpenCode's own database: name what `opencode export` writes of its sessions instead",
+    "sessions.db": "goose's own database: name what `goose session export --format json` writes instead",
+    "state.vscdb": "an editor's database: name Cursor's agent-transcripts or VS Code's chatSessions instead",
+    "store.db": "Cursor's own database: name its agent-transcripts instead",
+}
 _DECODER = msgspec.json.Decoder()
 
 
@@ -39,11 +43,7 @@ def unreadable(path: Path) -> str:
     packed = head.startswith((b"PK\3\4", *_SQUEEZED)) or head[_TAR_AT:] == b"ustar"
     if packed and _ARCHIVE.search(path.name):
         return "the file is an archive: unpack it"
-    if path.parent.name in _OF_VSCODE and _CHAT.match(head):
-        return "a chat as VS Code itself keeps it: name GitHub.copilot-chat/transcripts instead"
-    if path.name == "opencode.db" and head.startswith(b"SQLite format 3\0"):
-        return "OpenCode's own database: name what `opencode export` writes of its sessions instead"
-    return ""
+    return _DATABASES.get(path.name, "") if head.startswith(b"SQLite format 3\0") else ""
 
 
 def lines(path: Path, max_line: int = MAX_LINE) -> Iterator[tuple[Place, bytes] | Quarantined]:

@@ -2,8 +2,10 @@
 
 For logs of requests and telemetry, which hold the words of any client and no field for it. Only the beginning
 counts, as a tool's result may quote these words. Sources: published sessions of Claude Code, Codex, Cline and
-Gemini CLI, opencode's `permission/index.ts`, `coreToolScheduler.ts` of Gemini CLI and of Qwen Code. Not for:
-rules and hooks that refuse, where nobody was asked.
+Gemini CLI, opencode's `permission/index.ts`, `coreToolScheduler.ts` of Gemini CLI and of Qwen Code,
+`tool_execution.rs` and `session/mod.rs` of block/goose, `cancelToolCall.ts` of continuedev/continue and its
+command line, VS Code's `languageModelToolsService.ts`. Not for: rules and hooks that refuse, where nobody was
+asked.
 """
 
 from __future__ import annotations
@@ -31,9 +33,17 @@ _NO_PROCESS = (
 _GEMINI = re.compile(
     r'(?:\{"error": ?")?\[Operation Cancelled\](?: Reason:)? (User (?:did not allow|denied|declined)\b)?'
 )
+_SAID_NO = re.compile(
+    r"The user has declined to run this tool\. DO NOT attempt to call this tool again\."  # goose
+    r"|Permission denied by user\s*\Z"  # Continue's, on the command line and in an editor
+    r"|The user skipped the tool call\.\s*(?:\Z|If the tool call is optional)"
+    r"|The user chose to skip the tool call, they want to proceed without running it"  # VS Code
+)
 _STOPPED = re.compile(
     r"(?:Wall time: [\d.]+ seconds\n)?aborted by user(?: after [\d.]+ ?s)?\W*\Z"
     r"|(?:Error: )?Tool execution (?:aborted|was interrupted)"
+    r"|The user cancelled the tool call\.\s*\Z"  # VS Code
+    r"|(?:-32603: |Execution failed: )?Interrupted by the user to make a correction\s*\Z"  # goose
 )
 
 
@@ -46,7 +56,7 @@ def refusal(text: str) -> str | None:
     if found := _OPENCODE.match(told) or _CLINE.match(told):
         return (found[1] or "").strip()
     gemini = _GEMINI.match(told)
-    said_no = _CODEX.match(told) or _CLINE_OF_2026.match(told) or command_refused(told)
+    said_no = any(one.match(told) for one in (_CODEX, _CLINE_OF_2026, _SAID_NO)) or command_refused(told)
     return "" if said_no or (gemini and gemini[1]) else None
 
 

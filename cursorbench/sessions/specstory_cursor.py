@@ -11,9 +11,12 @@ Source: specstoryai/getspecstory, `providers/cursoride` (`agent_session.go` befo
 
 from __future__ import annotations
 
+import re
+
 from cursorbench.sessions.items import Outcome
 
 _NAMES = frozenset({"Cursor IDE", "cursoride"})  # what the command line has called it
+_RUNS = re.compile(r"^Status: \*\*(?:loading|pending|running)\*\*", re.MULTILINE)
 _TELLING = ("Explanation: ", "Status: **", "User decision: **")  # texts of calls that ended well, too
 
 
@@ -25,6 +28,11 @@ def may_repeat(agent: str, line: str) -> bool:
 def is_bare(name: str, summary: str) -> bool:
     """Whether a block's heading tells the tool's name and nothing that was asked of it."""
     return summary == f"Tool use: **{name}**"
+
+
+def is_open(agent: str, text: str) -> bool:
+    """Whether a call still ran when its transcript was written."""
+    return agent in _NAMES and _RUNS.search(text) is not None
 
 
 def outcome(agent: str, name: str, summary: str, text: str) -> Outcome | None:

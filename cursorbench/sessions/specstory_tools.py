@@ -177,7 +177,8 @@ def items_of(call: Call) -> Iterator[Read]:
         result = result if given is None else given
         if ended := gemini.outcome(call.name, result):
             outcome, reason = ended, ""
-    elif not blocks:
+    call.finished = call.finished and not cursor.is_open(call.agent, text)
+    if not blocks and call.agent != gemini.AGENT:
         outcome = cursor.outcome(call.agent, call.name, call.summary, text) or outcome
     if writes(call):
         yield from _edits(call, blocks, text, outcome)

@@ -7,7 +7,7 @@ who wrote a text (each adapter asks those first), Aider's (`aider_typed.py`).
 Sources: Codex's editor extension and app in published rollouts (`spoken_codex.py`; `## My request:` behind
 `<in-app-browser-context>`), github/spec-kit (`## User Input`), Cursor and Copilot's agents (`<user_query>`,
 `<userRequest>`), Antigravity's (`<USER_REQUEST>`), Cline's (`<task>` with `<environment_details>`;
-`<feedback>` and the like in what a call gave).
+`<feedback>` and the like in what a call gave), badlogic/pi-mono (`agent-session.ts`: a skill's text).
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ _BROWSER = "in-app-browser-context"
 _ARGUMENTS = re.compile(
     r"\s*## User Input\s*\n```text\n(.*?)\n?```\n\s*You \*\*MUST\*\* consider the user input\b", re.DOTALL
 )
+_SKILL = re.compile(r'\s*<skill name="[^"\n]{1,100}" location="[^"\n]{1,1000}">\n')  # Pi's `/skill:NAME`
+_SKILL_ENDS = "\n</skill>"
 _REPLIED = re.compile(CALLED + REPLY, re.DOTALL)
 _DENIED = "The user denied this operation"
 _AT_ONCE = 1500  # ms; nobody types faster, and some logs have whole seconds
@@ -144,8 +146,8 @@ def _before_browser(text: str) -> list[Part]:
 
 
 def _asked(text: str) -> list[Part]:
-    if found := _ARGUMENTS.match(text):
-        return [Part(text, "command"), *([Part(words)] if (words := found[1].strip()) else [])]
+    if command := _command(text):
+        return command
     if told := spoken_codex.asked(text):
         return [Part(told[0], "meta"), Part(told[1])]
     if answers := spoken_codex.answers(text):
@@ -156,6 +158,17 @@ def _asked(text: str) -> list[Part]:
         around, words = told
         return [Part(around, "meta"), Part(words)] if words else [Part(text, "meta")]
     return _before_rules(text)
+
+
+def _command(text: str) -> list[Part]:
+    """The parts of a text that a slash command became, with what a person wrote behind it; else none."""
+    if found := _ARGUMENTS.match(text):
+        command, words = text, found[1].strip()
+    elif _SKILL.match(text) and (end := text.find(_SKILL_ENDS)) >= 0:
+        command, words = text[: end + len(_SKILL_ENDS)], text[end + len(_SKILL_ENDS) :].strip()
+    else:
+        return []
+    return [Part(command, "command"), *([Part(words)] if words else [])]
 
 
 def _before_rules(text: str) -> list[Part]:

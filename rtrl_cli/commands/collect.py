@@ -53,7 +53,9 @@ Repo = Annotated[
 ]
 Timezone = Annotated[
     str | None,
-    typer.Option("--timezone", metavar="NAME", help="Zone of times that a log tells without one (Aider's)."),
+    typer.Option(
+        "--timezone", metavar="NAME", help="Zone of a log's times that have none (Aider's, OpenHands')."
+    ),
 ]
 
 Received = Annotated[

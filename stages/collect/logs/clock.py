@@ -1,4 +1,4 @@
-"""The zone of times that a log tells without one: Aider's, which are those of its user's wall clock.
+"""The zone of times that a log tells without one: Aider's and OpenHands', of their user's wall clock.
 
 Named by the user (`--timezone`), else told by the repository: a commit has its author's offset, so the
 commits that the log itself names say where it was written; where none is found, those of the weeks around,
@@ -20,7 +20,7 @@ from cursorbench.history.repository import Repository, milliseconds
 from cursorbench.sessions.items import Item
 from stages.errors import UsageError
 
-ZONELESS = frozenset({"aider"})  # kinds of logs whose times are a wall clock's
+ZONELESS = frozenset({"aider", "openhands"})  # kinds of logs whose times are a wall clock's
 _AROUND = 14 * 86_400_000  # ms within which commits tell a zone together
 _AGREE = 0.9
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -17,7 +17,7 @@ import pytest
 import zstandard
 
 from cursorbench.sessions import kinds
-from cursorbench.sessions.items import Place, Quarantined
+from cursorbench.sessions.items import Place, Quarantined, UserTurn
 
 DOCUMENTS = {  # file name: a document that begins with a byte order mark when a Windows shell wrote it
     "openai-log/one.json": """[
@@ -168,27 +168,20 @@ def test_an_archive_is_said_to_be_that(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['{\n  "version": 3,\n  "requests": []\n}', '{"kind":0,"v":{"version":3}}\n']
+    ("name", "instead"),
+    [
+        ("opencode.db", "`opencode export`"),
+        ("sessions.db", "`goose session export --format json`"),
+        ("state.vscdb", "agent-transcripts"),
+        ("store.db", "agent-transcripts"),
+    ],
 )
-def test_a_chat_of_vscodes_own_is_said_to_be_one(tmp_path: Path, text: str) -> None:
-    """It was a file of no known kind; Copilot's transcripts are beside it."""
-    (tmp_path / "chatSessions").mkdir()
-    chat = tmp_path / "chatSessions/0a1b.json"
-    chat.write_text(text)
-    why = "a chat as VS Code itself keeps it: name GitHub.copilot-chat/transcripts instead"
-    assert [item for _, item in kinds.read(tmp_path)] == [Quarantined(Place(str(chat)), why)]
-    chat.rename(tmp_path / "0a1b.json")
-    assert [item for _, item in kinds.read(tmp_path)] == [
-        Quarantined(Place(str(tmp_path / "0a1b.json")), "unknown_kind")
-    ]
-
-
-def test_opencodes_own_database_is_said_to_be_one(tmp_path: Path) -> None:
-    path = tmp_path / "opencode.db"
+def test_an_agents_own_database_is_said_to_be_one(tmp_path: Path, name: str, instead: str) -> None:
+    path = tmp_path / name
     path.write_bytes(b"SQLite format 3\0" + bytes(84))
     (found,) = [item for _, item in kinds.read(tmp_path)]
     assert isinstance(found, Quarantined)
-    assert "`opencode export`" in found.reason
+    assert instead in found.reason
     other = path.rename(tmp_path / "history.db")
     assert list(kinds.read(other)) == [("", Quarantined(Place(str(other)), "unknown_kind"))]
 
@@ -294,3 +287,31 @@ def test_a_text_that_quotes_lines_of_another_log(tmp_path: Path, name: str, begi
     for line in (quoted, rollout):
         (tmp_path / name).write_text(f"{begins}```\n{json.dumps(line, separators=(',', ':'))}\n```\n")
         assert kinds.kind_of(tmp_path / name) == kind
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_list_that_a_hook_made_of_a_log_of_lines_is_that_log(tmp_path: Path, indent: int | None) -> None:
+    """`logs/chat.json`, by a hook of Claude Code's that many have copied: it was of no known kind."""
+    about = {"sessionId": "s", "timestamp": "2026-01-01T00:00:00Z", "parentUuid": None}
+    lines = [
+        about | {"type": "user", "uuid": f"u{n}", "message": {"role": "user", "content": f"fix {n} " * 4000}}
+        for n in range(9)
+    ]
+    (tmp_path / "logs").mkdir()
+    path = tmp_path / "logs" / "chat.json"
+    path.write_text(json.dumps([*lines, 7], indent=indent))
+    found = list(kinds.read(path))
+    assert {kind for kind, _ in found} == {"claude-code"}
+    turns = [item.text[:5] for _, item in found if isinstance(item, UserTurn)]
+    assert turns == [f"fix {n}" for n in range(9)]
+    bad = [item for _, item in found if isinstance(item, Quarantined)]
+    assert bad == [Quarantined(Place(str(path)), "not a JSON object")]
+
+
+def test_a_chat_is_read_before_copilots_transcript_of_it(tmp_path: Path) -> None:
+    """The first to tell a session tells all of it, and the transcript has no votes and nothing undone."""
+    for name in ("GitHub.copilot-chat", "chatSessions", "AA"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.jsonl").write_text("")
+    read = [path.parent.name for path in kinds.files(tmp_path)]
+    assert read == ["chatSessions", "AA", "GitHub.copilot-chat"]

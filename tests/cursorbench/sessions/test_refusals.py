@@ -48,6 +48,10 @@ def ended(tmp_path: Path, text: str, *, error: bool) -> list[Read]:
         ('exec_command failed: CreateProcess { message: "Rejected(\\"rejected by user\\")" }', ""),
         ("[Operation Cancelled] Reason: User did not allow tool call", ""),
         ('{"error":"[Operation Cancelled] Reason: User denied execution."}', ""),
+        ("The user has declined to run this tool. DO NOT attempt to call this tool again. If there", ""),
+        ("Permission denied by user", ""),
+        ("The user skipped the tool call.\nIf the tool call is optional or non-critical, skip it.", ""),
+        ("The user chose to skip the tool call, they want to proceed without running it", ""),
     ],
 )
 @pytest.mark.parametrize("error", [True, False])
@@ -70,6 +74,7 @@ def test_what_clients_say_of_a_persons_no(tmp_path: Path, text: str, reason: str
             "ok",
         ),
         ("", False, "ok"),
+        ("Permission denied by user agent", True, "error"),
     ],
 )
 def test_what_only_looks_like_it(tmp_path: Path, text: str, error: bool, outcome: str) -> None:
@@ -85,6 +90,8 @@ def test_what_only_looks_like_it(tmp_path: Path, text: str, error: bool, outcome
         "aborted by user after 3.1s",
         "Tool execution aborted",
         "[Request interrupted by user for tool use]",
+        "The user cancelled the tool call.",
+        "-32603: Interrupted by the user to make a correction",
         "The user doesn't want to proceed with this tool use. Correction to the text above: "
         "this call was stopped while running, not refused before it ran. It may have run in part.",
     ],

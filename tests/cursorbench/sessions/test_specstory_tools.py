@@ -183,6 +183,8 @@ def test_calls_of_cursors_that_show_only_how_they_ended(tmp_path: Path) -> None:
         ("delete_file", "Explanation: old"),
         ("read_file", "File not found"),
         ("mcp_oven_bake", "Status: **completed**"),
+        ("todo_write", "\nParameters:\n\n```json\n{}\n```\nStatus: **loading**"),  # they had not ended
+        ("edit_file_v2", "Status: **loading**"),
     ]
     found = items(tmp_path, head + "".join(tool(name, f"\n{body}\n") for name, body in calls))
     ends = [one.outcome for one in found if isinstance(one, ToolEnd)]
