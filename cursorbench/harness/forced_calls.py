@@ -39,14 +39,24 @@ def structural_tag(forced: ForcedCalls, schemas: Mapping[str, object]) -> str:
 
 
 def _forms(name: str, schema: object) -> list[Format]:
-    """What may stand in a call's block: Hermes's form and, where a tag can hold the name, Qwen3-Coder's."""
+    """What may stand in a call's block: Hermes's form and, where tags can hold the names, Qwen3-Coder's."""
     arguments = {"type": "json_schema", "json_schema": schema}
     head = f'{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": '
     hermes = _sequence(_text(head), arguments, _text("}"))
-    if _TAG_BREAKING & set(name):
+    if not all(map(_in_a_tag, (name, *_properties(schema)))):
         return [hermes]
     head, tagged = f"{function_tags.OPENING}{name}>\n", {**arguments, "style": "qwen_xml"}
     return [hermes, _sequence(_text(head), tagged, _LINE, _text("</function>"))]
+
+
+def _in_a_tag(name: str) -> bool:
+    """Whether it is read in a tag as it is written."""
+    return 0 < len(name) <= function_tags.LONGEST and name == name.strip() and not _TAG_BREAKING & set(name)
+
+
+def _properties(schema: object) -> Mapping[str, object]:
+    found = schema.get("properties") if isinstance(schema, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
 
 
 def _sequence(*elements: Format) -> Format:
@@ -58,7 +68,8 @@ def _text(value: str) -> Format:
 
 
 _LINE = {"type": "regex", "pattern": "\\n?"}
-_THOUGHT = {"type": "tag", "begin": "<think>", "content": {"type": "any_text"}, "end": "</think>"}
+_UNCALLED = {"type": "any_text", "excludes": [OPEN]}  # such a block of a thought would be read as a call
+_THOUGHT = {"type": "tag", "begin": "<think>", "content": _UNCALLED, "end": "</think>"}
 _THOUGHTS = {
     "type": "optional",
     "content": _sequence(_THOUGHT, {"type": "regex", "pattern": "\\n{0,2}"}),

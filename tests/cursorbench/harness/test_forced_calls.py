@@ -20,7 +20,8 @@ PATH = {
     "additionalProperties": False,
 }
 NONE = {"type": "object", "properties": {}}
-SCHEMAS: dict[str, object] = {"read": PATH, "list": NONE, "we<ird": NONE}
+ODD = {"type": "object", "properties": {"a>b": {"type": "null"}}, "required": ["a>b"]}
+SCHEMAS: dict[str, object] = {"read": PATH, "list": NONE, "we<ird": NONE, " spaced": NONE, "odd": ODD}
 END = 0  # a byte that no text here has, as the token that ends an answer
 READ = '{"name": "read", "arguments": {"path": "a b"}}'
 TAGGED = "<function=read>\n<parameter=path>\na b\n</parameter>\n</function>"
@@ -74,6 +75,7 @@ def test_every_form_of_a_call_that_is_read_may_be_written(text: str) -> None:
         "<tool_call>\n" + TAGGED.replace("path", "file") + "\n</tool_call>",
         f"<tool_call>\n{READ}",
         "<think>\nhm\n</think>\n\n",
+        f"<think>\nA <tool_call> then.\n</think>\n\n<tool_call>\n{READ}\n</tool_call>",
     ],
 )
 def test_nothing_else_may(text: str) -> None:
@@ -92,9 +94,17 @@ def test_only_the_tools_that_are_named() -> None:
     assert not fits(text, "list")
 
 
-def test_a_name_that_no_tag_can_hold_is_written_as_json_alone() -> None:
-    assert fits('<tool_call>\n{"name": "we<ird", "arguments": {}}\n</tool_call>', "we<ird")
-    assert not fits("<tool_call>\n<function=we<ird>\n</function>\n</tool_call>", "we<ird")
+@pytest.mark.parametrize(
+    ("name", "arguments", "inner"),
+    [
+        ("we<ird", "{}", ""),
+        (" spaced", "{}", ""),
+        ("odd", '{"a>b": null}', "<parameter=a>b>\nnull\n</parameter>\n"),
+    ],
+)
+def test_a_name_that_no_tag_can_hold_is_written_as_json_alone(name: str, arguments: str, inner: str) -> None:
+    assert fits(f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>', name)
+    assert not fits(f"<tool_call>\n<function={name}>\n{inner}</function>\n</tool_call>", name)
 
 
 def test_arguments_of_an_unknown_schema_may_be_any_object() -> None:
