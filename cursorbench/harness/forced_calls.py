@@ -18,7 +18,8 @@ from cursorbench.harness.hermes import CLOSE, OPEN
 
 Format = dict[str, Any]
 
-_UNKNOWN = {"type": "object"}
+_UNKNOWN: dict[str, Any] = {"type": "object"}
+_BLANKS = 32  # between two words of JSON, where they mean nothing: some models end in endless ones
 _TAG_BREAKING = frozenset("<>\n")  # none of them may be in a name that stands in a tag
 
 
@@ -29,18 +30,35 @@ class ForcedCalls(msgspec.Struct, frozen=True):
     several: bool = True
 
 
-def structural_tag(forced: ForcedCalls, schemas: Mapping[str, object]) -> str:
-    """JSON of the grammar. `schemas` of arguments are by the tools' names; without one any object will do."""
+def structural_tag(forced: ForcedCalls | None, schemas: Mapping[str, object], text: object = None) -> str:
+    """JSON of the grammar. `schemas` of arguments are by the tools' names; without one any object will do.
+
+    `text`: the schema of what may be said in place of the calls, None where nothing may.
+    """
+    answers = [_sequence(_THOUGHTS, _calls(forced, schemas))] if forced is not None else []
+    answers += [_json(text)] if text is not None else []
+    return msgspec.json.encode({"type": "structural_tag", "format": _either(answers)}).decode()
+
+
+def schema_of_text(response_format: object) -> dict[str, Any] | None:
+    """The schema of text that has to be JSON; None for a `response_format` of another kind."""
+    match response_format:
+        case {"type": "json_object"}:
+            return _UNKNOWN
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
+            return schema
+    return None
+
+
+def _calls(forced: ForcedCalls, schemas: Mapping[str, object]) -> Format:
     forms = [form for name in forced.names for form in _forms(name, schemas.get(name, _UNKNOWN))]
-    call = _sequence(_text(OPEN), _LINE, {"type": "or", "elements": forms}, _LINE, _text(CLOSE))
-    calls = {"type": "plus", "content": _sequence(call, _LINE)} if forced.several else call
-    tag = {"type": "structural_tag", "format": _sequence(_THOUGHTS, calls)}
-    return msgspec.json.encode(tag).decode()
+    call = _sequence(_text(OPEN), _LINE, _either(forms), _LINE, _text(CLOSE))
+    return {"type": "plus", "content": _sequence(call, _LINE)} if forced.several else call
 
 
 def _forms(name: str, schema: object) -> list[Format]:
     """What may stand in a call's block: Hermes's form and, where tags can hold the names, Qwen3-Coder's."""
-    arguments = {"type": "json_schema", "json_schema": schema}
+    arguments = _json(schema)
     head = f'{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": '
     hermes = _sequence(_text(head), arguments, _text("}"))
     if not all(map(_in_a_tag, (name, *_properties(schema)))):
@@ -57,6 +75,14 @@ def _in_a_tag(name: str) -> bool:
 def _properties(schema: object) -> Mapping[str, object]:
     found = schema.get("properties") if isinstance(schema, Mapping) else None
     return found if isinstance(found, Mapping) else {}
+
+
+def _json(schema: object) -> Format:
+    return {"type": "json_schema", "json_schema": schema, "max_whitespace_cnt": _BLANKS}
+
+
+def _either(elements: list[Format]) -> Format:
+    return {"type": "or", "elements": elements}
 
 
 def _sequence(*elements: Format) -> Format:

@@ -28,19 +28,20 @@ TAGGED = "<function=read>\n<parameter=path>\na b\n</parameter>\n</function>"
 
 
 @cache
-def grammar(names: tuple[str, ...], several: bool) -> Any:
+def grammar(names: tuple[str, ...], several: bool, otherwise: bool) -> Any:
     import xgrammar  # with torch, which takes seconds
 
     vocabulary = xgrammar.TokenizerInfo([bytes([n]) for n in range(256)])
-    tag = structural_tag(ForcedCalls(names, several), SCHEMAS)
+    tag = structural_tag(ForcedCalls(names, several), SCHEMAS, PATH if otherwise else None)
     return xgrammar.GrammarCompiler(vocabulary).compile_structural_tag(tag)
 
 
-def fits(text: str, *names: str, several: bool = True) -> bool:
+def fits(text: str, *names: str, several: bool = True, otherwise: bool = False) -> bool:
     """Whether an answer fits the grammar, and is complete."""
     from xgrammar import GrammarMatcher
 
-    matcher = GrammarMatcher(grammar(names or ("read", "list"), several), override_stop_tokens=[END])
+    compiled = grammar(names or ("read", "list"), several, otherwise)
+    matcher = GrammarMatcher(compiled, override_stop_tokens=[END])
     return bool(matcher.accept_string(text) and matcher.accept_token(END))
 
 
@@ -86,6 +87,21 @@ def test_several_calls_only_where_they_may_be_several() -> None:
     two = f"<tool_call>\n{READ}\n</tool_call>\n<tool_call>\n{TAGGED}\n</tool_call>"
     assert fits(two)
     assert not fits(two, several=False)
+
+
+def test_blanks_that_mean_nothing_come_to_an_end() -> None:
+    for blanks, may in ((" " * 32, True), (" " * 33, False)):
+        assert fits("<tool_call>" + READ.replace(' "a b"', f'{blanks}"a b"') + "</tool_call>") is may
+        assert fits("<tool_call>" + READ.replace("a b", f"{blanks}a b") + "</tool_call>")
+    assert fits("<tool_call>" + TAGGED.replace("a b", "\n" * 40) + "</tool_call>")
+
+
+def test_json_in_their_place_where_it_may_be() -> None:
+    assert fits('{"path": "a"}', otherwise=True)
+    assert fits(f"<think>\nhm\n</think>\n\n<tool_call>\n{READ}\n</tool_call>", otherwise=True)
+    assert not fits('{"line": 3}', otherwise=True)
+    assert not fits('<think>\nhm\n</think>\n\n{"path": "a"}', otherwise=True)
+    assert not fits('{"path": "a"}')
 
 
 def test_only_the_tools_that_are_named() -> None:
