@@ -20,6 +20,9 @@ Format = dict[str, Any]
 
 _UNKNOWN: dict[str, Any] = {"type": "object"}
 _BLANKS = 32  # between two words of JSON, where they mean nothing: some models end in endless ones
+_NUMBER = (int, float)
+_LEFT_OUT = {"minProperties": _NUMBER, "maxProperties": _NUMBER, "description": str, "title": str}
+_VALUES = ("const", "enum", "default", "examples")  # no schemas stand in them
 _TAG_BREAKING = frozenset("<>\n")  # none of them may be in a name that stands in a tag
 
 
@@ -78,7 +81,18 @@ def _properties(schema: object) -> Mapping[str, object]:
 
 
 def _json(schema: object) -> Format:
-    return {"type": "json_schema", "json_schema": schema, "max_whitespace_cnt": _BLANKS}
+    return {"type": "json_schema", "json_schema": _held(schema), "max_whitespace_cnt": _BLANKS}
+
+
+def _held(schema: object) -> object:
+    """What a grammar is made of: no counts of properties (for 300 of them XGrammar takes minutes, in which it
+    makes no other grammar), and no descriptions, which bind nothing."""
+    if isinstance(schema, list):
+        return [_held(part) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    said = {name: part for name, part in schema.items() if not isinstance(part, _LEFT_OUT.get(name, ()))}
+    return {name: part if name in _VALUES else _held(part) for name, part in said.items()}
 
 
 def _either(elements: list[Format]) -> Format:

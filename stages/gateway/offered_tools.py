@@ -23,6 +23,7 @@ Compile = Callable[[str, bytes], ToolSet]
 _Mode = Literal["auto", "required", "one"]
 
 _TOOLS_BYTES = 16 << 20  # JSON of the tools whose schemas are kept compiled
+_TAG_CHARACTERS = 1 << 19  # of a grammar, each tool twice; an engine makes one at a time, in up to a minute
 _CHOICES = '"auto", "none" or "required", or name a tool in the way of this API'
 
 
@@ -64,6 +65,10 @@ def offered(given: Mapping[str, Any], compiled: Compile | None = None) -> Offere
     if may_call and text is not None:  # the format alone would let no call through
         forced = ForcedCalls(known, given.get("parallel_tool_calls") is not False)
     tag = "" if forced is None and text is None else structural_tag(forced, _schemas(given), text)
+    if len(tag) > _TAG_CHARACTERS:
+        raise invalid(
+            "the schemas are too long for a grammar", param="tools" if forced else "response_format"
+        )
     return Offered(tools, digest, count, may_call, forced, text, tag)
 
 

@@ -123,6 +123,19 @@ def test_a_name_that_no_tag_can_hold_is_written_as_json_alone(name: str, argumen
     assert not fits(f"<tool_call>\n<function={name}>\n{inner}</function>\n</tool_call>", name)
 
 
+def test_what_no_grammar_is_made_of_is_left_out_of_schemas_alone() -> None:
+    kept = {
+        "properties": {
+            "title": {"type": "string"},
+            "minProperties": {"const": {"title": "a", "minProperties": 1}},
+        }
+    }
+    told = {"title": "T", "description": "D", "minProperties": 1, "maxProperties": 2}
+    more = {"anyOf": [kept, {"type": "object"} | told]} | told
+    tag = json.loads(structural_tag(None, {}, more))
+    assert tag["format"]["elements"][0]["json_schema"] == {"anyOf": [kept, {"type": "object"}]}
+
+
 def test_arguments_of_an_unknown_schema_may_be_any_object() -> None:
     assert fits('<tool_call>{"name": "new", "arguments": {"a": [1, {"b": null}]}}</tool_call>', "new")
 

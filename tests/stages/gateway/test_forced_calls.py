@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from cursorbench.harness.forced_calls import ForcedCalls, structural_tag
+from stages.gateway.errors import ApiError
+from stages.gateway.offered_tools import offered
 from stages.sequences import not_reproducible
 from tests.stages.gateway.rig import Rig
 
@@ -138,6 +140,18 @@ async def test_responses(rig: Rig, more: dict[str, Any], names: tuple[str, ...],
     schemas = SCHEMAS | {"files__list": SCHEMA, "p": sent["tools"][0]["function"]["parameters"]}
     tag = structural_tag(ForcedCalls(names, several), schemas)
     assert sent["structured_outputs"] == {"structural_tag": tag}
+
+
+def test_schemas_that_are_too_long_for_a_grammar_are_refused() -> None:
+    def asked(count: int, choice: str) -> dict[str, Any]:
+        listed = {"enum": [f"{n:09}" for n in range(count)], "description": "d" * 600_000}
+        return {"tools": [{"function": {"name": "list", "parameters": listed}}], "tool_choice": choice}
+
+    assert offered(asked(15_000, "required")).tag
+    assert not offered(asked(30_000, "auto")).tag
+    with pytest.raises(ApiError) as caught:
+        offered(asked(30_000, "required"))
+    assert (caught.value.status, caught.value.param) == (400, "tools")
 
 
 async def refused(rig: Rig, path: str, body: dict[str, Any]) -> Any:
