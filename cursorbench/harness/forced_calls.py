@@ -21,7 +21,12 @@ Format = dict[str, Any]
 _UNKNOWN: dict[str, Any] = {"type": "object"}
 _BLANKS = 32  # between two words of JSON, where they mean nothing: some models end in endless ones
 _NUMBER = (int, float)
-_LEFT_OUT = {"minProperties": _NUMBER, "maxProperties": _NUMBER, "description": str, "title": str}
+_LEFT_OUT: dict[str, type | tuple[type, ...]] = {
+    "minProperties": _NUMBER,
+    "maxProperties": _NUMBER,
+    "description": str,
+    "title": str,
+}
 _VALUES = ("const", "enum", "default", "examples")  # no schemas stand in them
 _TAG_BREAKING = frozenset("<>\n")  # none of them may be in a name that stands in a tag
 
