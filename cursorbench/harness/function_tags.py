@@ -16,15 +16,28 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 OPENING = "<function="
+LONGEST = 1000  # characters of a name
 _PARAMETER, _VALUE_END, _END = "<parameter=", "</parameter>", "</function>"
-_NAME = re.compile(r"=([^<>\n]{1,1000})>")
+_NAME = re.compile(rf"=([^<>\n]{{1,{LONGEST}}})>")
 _CUT = re.compile(r"</(?:function|parameter)>[ \t\r\n]*</tool_call>")  # the block's end, a tag too early
 _BLANK = re.compile(r"[ \t\r\n]*")
 _BOOLEANS = {"true": True, "false": False}
+_TYPES = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+_PARTS, _LISTED = 200, 1000  # of a property's schema, and values of an enum, that are looked at
 
 
 class Function(NamedTuple):
@@ -61,9 +74,11 @@ def arguments(values: Mapping[str, str], parameters: object) -> str:
 
     A value that is none of these types stays text: it fails the schema then.
     """
-    properties = parameters.get("properties") if isinstance(parameters, Mapping) else None
+    root = parameters if isinstance(parameters, Mapping) else {}
+    properties = root.get("properties")
     known = properties if isinstance(properties, Mapping) else {}
-    typed = {key: _typed(text, _types(known.get(key))) for key, text in values.items()}
+    others = root.get("additionalProperties")
+    typed = {key: _typed(text, _said(known.get(key, others), root)) for key, text in values.items()}
     return json.dumps(typed, ensure_ascii=False)
 
 
@@ -71,7 +86,7 @@ def _is_begun(rest: str, tag: str) -> bool:
     """Whether `rest`, up to the text's end, is the beginning of `tag` and a name."""
     if len(rest) <= len(tag):
         return tag.startswith(rest)
-    return rest.startswith(tag) and len(rest) < 1000 and not set("<>\n") & set(rest[len(tag) :])
+    return rest.startswith(tag) and len(rest) < LONGEST and not set("<>\n") & set(rest[len(tag) :])
 
 
 def _behind_blanks(text: str, at: int) -> int:
@@ -89,25 +104,57 @@ def _value_end(text: str, begin: int) -> tuple[int, int]:
     return -1, -1
 
 
-def _types(schema: object) -> frozenset[str]:
-    """The types that a property may have; none where its schema does not say so itself."""
-    if not isinstance(schema, Mapping):
-        return frozenset()
-    told = schema.get("type")
-    if isinstance(told, str):
-        return frozenset({told})
-    if isinstance(told, list):
-        return frozenset(one for one in told if isinstance(one, str))
-    choices = schema.get("anyOf") or schema.get("oneOf")
-    return frozenset().union(*map(_types, choices)) if isinstance(choices, list) else frozenset()
+class _Said(NamedTuple):
+    """What a property's schema says of its value: of which types it may be (none where it does not say), and
+    the texts that are listed."""
+
+    types: set[str]
+    texts: set[str]
 
 
-def _typed(text: str, types: frozenset[str]) -> Any:
-    plain = text.strip()
+def _said(schema: object, root: Mapping[str, Any]) -> _Said:
+    said = _Said(set(), set())
+    for part in islice(_parts(schema, root), _PARTS):
+        told = part.get("type")
+        said.types.update(one for one in (told if isinstance(told, list) else [told]) if isinstance(one, str))
+        listed = part.get("enum")
+        values = listed[:_LISTED] if isinstance(listed, list) else []
+        values += [part["const"]] if "const" in part else []
+        said.types.update(_TYPES[type(one)] for one in values if type(one) in _TYPES)
+        said.texts.update(one for one in values if isinstance(one, str))
+    return said
+
+
+def _parts(schema: object, root: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The schema, and those that it refers to or chooses from. Ends, whatever refers to what."""
+    waiting, met = [schema], set()
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, Mapping):
+            continue
+        yield one
+        for choices in map(one.get, ("anyOf", "oneOf", "allOf")):
+            waiting += choices if isinstance(choices, list) else ()
+        reference = one.get("$ref")
+        if isinstance(reference, str) and reference.startswith("#") and reference not in met:
+            met.add(reference)
+            waiting.append(_at(root, reference))
+
+
+def _at(root: Mapping[str, Any], reference: str) -> object:
+    """What a reference into the schema itself leads to; None where it leads nowhere."""
+    found: object = root
+    for step in unquote(reference).removeprefix("#").split("/")[1:]:
+        found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
+    return found
+
+
+def _typed(text: str, said: _Said) -> Any:
+    plain, types = text.strip(), said.types
     if "null" in types and plain == "null":
         return None
     if "string" in types or not (types or plain.startswith(("{", "["))):
-        return text
+        return plain if plain in said.texts and text not in said.texts else text
     if "boolean" in types and plain.lower() in _BOOLEANS:
         return _BOOLEANS[plain.lower()]
     try:

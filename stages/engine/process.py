@@ -64,7 +64,11 @@ def environment(config: EngineConfig) -> dict[str, str]:
 
 
 def arguments(checkpoint_dir: Path, config: EngineConfig, port: int) -> list[str]:
-    """vLLM's command line. `--generation-config vllm`: no sampling defaults hidden in the model folder."""
+    """vLLM's command line. `--generation-config vllm`: no sampling defaults hidden in the model folder.
+
+    One backend holds grammars: of several, the one that the first such request needs holds all that follow,
+    and those that force calls are XGrammar's.
+    """
     return [
         *("--model", str(checkpoint_dir)),
         *("--served-model-name", config.served_name),
@@ -83,6 +87,7 @@ def arguments(checkpoint_dir: Path, config: EngineConfig, port: int) -> list[str
         *("--logprobs-mode", "processed_logprobs"),
         "--enable-prompt-tokens-details",  # whether a swap has emptied the prefix cache (update.py)
         *("--generation-config", "vllm"),
+        *("--structured-outputs-config.backend", "xgrammar"),
         *("--worker-extension-cls", "stages.engine.worker.WorkerExtension"),
         *options.drafting(checkpoint_dir, config),
         *(options.adapters(checkpoint_dir, config) if options.in_one_process(config) else ()),

@@ -15,7 +15,7 @@ import msgspec
 import orjson
 
 from cursorbench.errors import UsageError
-from cursorbench.harness.forced_calls import ForcedCalls, structural_tag
+from cursorbench.harness.forced_calls import ForcedCalls, schema_of_text, structural_tag
 from cursorbench.harness.hermes import ToolSet
 from stages.gateway.errors import invalid
 
@@ -23,6 +23,7 @@ Compile = Callable[[str, bytes], ToolSet]
 _Mode = Literal["auto", "required", "one"]
 
 _TOOLS_BYTES = 16 << 20  # JSON of the tools whose schemas are kept compiled
+_TAG_CHARACTERS = 1 << 19  # of a grammar, each tool twice; an engine makes one at a time, in up to a minute
 _CHOICES = '"auto", "none" or "required", or name a tool in the way of this API'
 
 
@@ -34,8 +35,9 @@ class Offered(NamedTuple):
         digest: of their canonical JSON; "" without any.
         total: how many they are.
         callable: whether calls are to be found in the answer.
-        forced: what the answer has to call, None where it may call nothing.
-        tag: the engine's grammar for that, "" where there is none.
+        forced: what the answer has to call, or else be the `text`; None where no call is bound.
+        text: the schema of text that has to be JSON; None where it need not be, or there may be none.
+        tag: the engine's grammar for both, "" without any.
     """
 
     compiled: ToolSet | None = None
@@ -43,6 +45,7 @@ class Offered(NamedTuple):
     total: int = 0
     callable: bool = False
     forced: ForcedCalls | None = None
+    text: dict[str, Any] | None = None
     tag: str = ""
 
 
@@ -54,17 +57,24 @@ def offered(given: Mapping[str, Any], compiled: Compile | None = None) -> Offere
     """
     tools, digest, count = _tools(given, compiled or _COMPILED.of)
     choice = given.get("tool_choice", "auto")
-    if choice in ("auto", "none"):
-        return Offered(tools, digest, count, tools is not None and choice == "auto")
-    forced = _forced(given, choice, tools.names if tools else ())
-    return Offered(
-        tools, digest, count, True, forced, structural_tag(forced, _schemas(given)) if forced else ""
-    )
+    known = tools.names if tools else ()
+    forced = None if choice in ("auto", "none") else _forced(given, choice, known)
+    bound = forced is not None or "structured_outputs" in given
+    text = None if bound else schema_of_text(given.get("response_format"))
+    may_call = bool(known) and choice != "none"
+    if may_call and text is not None:  # the format alone would let no call through
+        forced = ForcedCalls(known, given.get("parallel_tool_calls") is not False)
+    tag = "" if forced is None and text is None else structural_tag(forced, _schemas(given), text)
+    if len(tag) > _TAG_CHARACTERS:
+        raise invalid(
+            "the schemas are too long for a grammar", param="tools" if forced else "response_format"
+        )
+    return Offered(tools, digest, count, may_call, forced, text, tag)
 
 
 def _schemas(given: Mapping[str, Any]) -> dict[str, object]:
     """Those of the tools, by name. The grammar keeps to the order of properties, as the prompt shows them."""
-    functions = [tool["function"] for tool in given["tools"]]
+    functions = [tool["function"] for tool in given.get("tools", ())]
     return {str(one["name"]): one["parameters"] for one in functions if one.get("parameters")}
 
 
@@ -107,9 +117,9 @@ def _forced(given: Mapping[str, Any], choice: Any, known: tuple[str, ...]) -> Fo
             why = "with the mode auto every tool may be called: leave the others out of tools"
             raise invalid(why, param="tool_choice", code="unsupported_parameter")
         return None
-    for name in ("response_format", "structured_outputs"):
-        if given.get(name) not in (None, {"type": "text"}):
-            raise invalid(f"{name} cannot hold for an answer that has to be a call", param=name)
+    if "structured_outputs" in given:
+        why = "structured_outputs cannot hold for an answer that has to be a call"
+        raise invalid(why, param="structured_outputs")
     return ForcedCalls(names, mode == "required" and given.get("parallel_tool_calls") is not False)
 
 

@@ -90,8 +90,9 @@ _REFUSALS = (
         "messages",
     ),
     (
-        r"^[\w ]{0,40}(?:[Gg]rammar|JSON schema)",
-        "the schema or grammar in response_format or structured_outputs cannot be applied",
+        r"^[\w ]{0,40}(?:[Gg]rammar|JSON schema|structural.tag)",
+        "the schema or grammar in response_format or structured_outputs, or of a tool that has to be called,"
+        " cannot be applied",
         "",
     ),
 )

@@ -149,6 +149,8 @@ def _sampling(
     if grammar.get("response_format") == {"type": "text"}:
         del grammar["response_format"]
     if tools.forced is not None:
+        if tools.text is None:  # an answer of calls alone
+            grammar.pop("response_format", None)
         grammar["forced_calls"] = msgspec.to_builtins(tools.forced)
     stop = modelled.stop
     temperature = either(modelled.temperature, defaults.temperature)
@@ -192,6 +194,7 @@ def _upstream(
         if given.get("tools"):
             body["tool_choice"] = "none"  # rendered into the prompt, parsed by the gateway
         if tools.tag:
+            body.pop("response_format", None)
             body["structured_outputs"] = {"structural_tag": tools.tag}
     else:
         body["logprobs"] = int(modelled.logprobs or 0)

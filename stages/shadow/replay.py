@@ -22,7 +22,7 @@ import httpx
 import msgspec
 
 from cursorbench.harness import hermes
-from cursorbench.harness.forced_calls import ForcedCalls, structural_tag
+from cursorbench.harness.forced_calls import ForcedCalls, schema_of_text, structural_tag
 from stages.records import Sampling
 from stages.shadow.compare import Answered
 from stages.shadow.recorded import Recorded
@@ -127,9 +127,11 @@ def body(request: Recorded, model: str, context: int, tools: hermes.ToolSet | No
     sampling: Sampling = request.sampling
     room = max(1, context - len(request.prompt))
     asked: dict[str, Any] = json.loads(sampling.grammar) if sampling.grammar else {}
-    if (forced := asked.pop("forced_calls", None)) is not None:
-        schemas = {} if tools is None else tools.parameters
-        tag = structural_tag(msgspec.convert(forced, ForcedCalls), schemas)
+    forced = msgspec.convert(asked.pop("forced_calls", None), ForcedCalls | None)
+    text = schema_of_text(asked.get("response_format"))
+    if forced is not None or text is not None:
+        asked.pop("response_format", None)
+        tag = structural_tag(forced, {} if tools is None else tools.parameters, text)
         asked["structured_outputs"] = {"structural_tag": tag}
     return {
         **asked,

@@ -22,11 +22,23 @@ PROPERTIES: dict[str, Any] = {
     "note": {"type": ["string", "null"]},
     "either": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
     "linked": {"$ref": "#/$defs/a"},
+    "level": {"$ref": "#/$defs/Level~1of"},
+    "maybe": {"anyOf": [{"$ref": "#/$defs/Level~1of"}, {"type": "null"}]},
+    "all of": {"allOf": [{"$ref": "#/$defs/Level~1of"}]},
+    "listed": {"enum": [1, 2.5, None]},
+    "word": {"enum": ["a b", " c"]},
+    "fixed": {"const": True},
+    "any": {},
+    "round": {"$ref": "#/$defs/Round"},
 }
-TOOL = {
-    "type": "function",
-    "function": {"name": "edit", "parameters": {"type": "object", "properties": PROPERTIES}},
+DEFS = {"Level/of": {"enum": [1, 2]}, "Round": {"anyOf": [{"$ref": "#/$defs/Round"}, {"type": "number"}]}}
+ARGUMENTS = {
+    "type": "object",
+    "properties": PROPERTIES,
+    "$defs": DEFS,
+    "additionalProperties": {"type": "null"},
 }
+TOOL = {"type": "function", "function": {"name": "edit", "parameters": ARGUMENTS}}
 PARAMETERS = hermes.ToolSet([TOOL]).parameters
 
 
@@ -63,7 +75,19 @@ def call(**values: str) -> str:
         ("either", "null", None),
         ("linked", '{"a": 1}', {"a": 1}),
         ("linked", "7", "7"),
-        ("of nothing known", "7", "7"),
+        ("level", "2", 2),
+        ("maybe", "2", 2),
+        ("maybe", "null", None),
+        ("all of", "2", 2),
+        ("listed", "2.5", 2.5),
+        ("listed", "null", None),
+        ("word", " a b\n", "a b"),
+        ("word", " c", " c"),
+        ("word", " d", " d"),
+        ("fixed", "true", True),
+        ("round", "7", 7),
+        ("any", "7", "7"),
+        ("of nothing known", "null", None),
     ],
 )
 def test_a_value_has_the_type_that_the_schema_has_for_it(key: str, text: str, value: Any) -> None:

@@ -46,6 +46,7 @@ def test_the_command_line_has_the_measured_flags() -> None:
         "--port 81",
         "--logprobs-mode processed_logprobs",
         "--generation-config vllm",
+        "--structured-outputs-config.backend xgrammar",
         "--enforce-eager",
         "--api-server-count 1",
     ):

@@ -253,6 +253,7 @@ def test_the_engines_words_are_not_passed_on(
         ("At most 0 image(s) may be provided in one prompt.", "messages", "images"),
         ("Token id 9999999 is out of vocabulary", "prompt", "vocabulary"),
         ("Invalid grammar specification: LEAK", None, "schema or grammar"),
+        ("Invalid structured_outputs structural_tag specification.", None, "a tool that has to be called"),
         ("stop cannot contain an empty string.", "stop", "no empty string"),
         ("min_tokens must be less than or equal to max_tokens=2, got 9999999.", "min_tokens", "max_tokens"),
         ("Choice '[]' cannot be an empty list", "structured_outputs", "empty"),

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from cursorbench.harness.forced_calls import ForcedCalls, structural_tag
+from stages.gateway.errors import ApiError
+from stages.gateway.offered_tools import offered
 from stages.sequences import not_reproducible
 from tests.stages.gateway.rig import Rig
 
@@ -49,6 +51,7 @@ async def bound(rig: Rig, path: str, body: dict[str, Any]) -> dict[str, Any]:
         ({"tool_choice": "required", "parallel_tool_calls": True}, ("read", "list"), True),
         ({"tool_choice": "required", "parallel_tool_calls": False}, ("read", "list"), False),
         ({"tool_choice": "required", "response_format": {"type": "text"}}, ("read", "list"), True),
+        ({"tool_choice": "required", "response_format": {"type": "json_object"}}, ("read", "list"), True),
         ({"tool_choice": ONE}, ("list",), False),
         ({"tool_choice": allowed("required", ONE, ONE)}, ("list",), True),
     ],
@@ -59,6 +62,7 @@ async def test_chats(rig: Rig, more: dict[str, Any], names: tuple[str, ...], sev
     assert sent["structured_outputs"] == {"structural_tag": tag}
     assert (sent["tool_choice"], sent["tools"]) == ("none", CHAT), "in the prompt, read by the gateway"
     (generation,) = rig.generations()
+    assert "response_format" not in sent, "it is of the text alone, and there is none"
     assert json.loads(generation.sampling.grammar) == {
         "forced_calls": {"names": list(names), "several": several}
     }
@@ -71,6 +75,33 @@ async def test_what_forces_nothing_binds_nothing(rig: Rig, choice: Any) -> None:
     asked = ASKED | {"tool_choice": choice}
     assert "structured_outputs" not in await bound(rig, "/v1/chat/completions", asked)
     assert rig.generations()[0].sampling.grammar == ""
+
+
+SCHEMED = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
+
+
+@pytest.mark.parametrize(
+    ("given", "schema"), [(SCHEMED, SCHEMA), ({"type": "json_object"}, {"type": "object"})]
+)
+async def test_an_answer_whose_text_has_a_format_may_be_calls_all_the_same(
+    rig: Rig, given: Any, schema: Any
+) -> None:
+    asked = ASKED | {"response_format": given}
+    for more, forced in (
+        ({"parallel_tool_calls": False}, ForcedCalls(("read", "list"), False)),
+        ({"tool_choice": "none"}, None),
+        ({"tools": []}, None),
+    ):
+        sent = await bound(rig, "/v1/chat/completions", asked | more)
+        assert sent["structured_outputs"] == {"structural_tag": structural_tag(forced, SCHEMAS, schema)}
+        assert "response_format" not in sent
+        calls = {"names": ["read", "list"], "several": False}
+        grammar = {"response_format": given} | ({"forced_calls": calls} if forced else {})
+        assert json.loads(rig.generations()[-1].sampling.grammar) == grammar
+    own = {"structured_outputs": {"regex": "a"}}
+    assert (await bound(rig, "/v1/chat/completions", asked | own))["structured_outputs"] == own[
+        "structured_outputs"
+    ]
 
 
 async def test_a_no_train_requests_choice_is_not_recorded(rig: Rig) -> None:
@@ -111,6 +142,18 @@ async def test_responses(rig: Rig, more: dict[str, Any], names: tuple[str, ...],
     assert sent["structured_outputs"] == {"structural_tag": tag}
 
 
+def test_schemas_that_are_too_long_for_a_grammar_are_refused() -> None:
+    def asked(count: int, choice: str) -> dict[str, Any]:
+        listed = {"enum": [f"{n:09}" for n in range(count)], "description": "d" * 600_000}
+        return {"tools": [{"function": {"name": "list", "parameters": listed}}], "tool_choice": choice}
+
+    assert offered(asked(15_000, "required")).tag
+    assert not offered(asked(30_000, "auto")).tag
+    with pytest.raises(ApiError) as caught:
+        offered(asked(30_000, "required"))
+    assert (caught.value.status, caught.value.param) == (400, "tools")
+
+
 async def refused(rig: Rig, path: str, body: dict[str, Any]) -> Any:
     """The field that is told to be wrong."""
     answer = await rig.http.post(path, json={"model": "rtrl"} | body)
@@ -139,10 +182,8 @@ async def test_a_chats_choice_that_cannot_be_is_refused(rig: Rig, more: dict[str
 
 
 async def test_a_forced_call_and_another_grammar_are_refused(rig: Rig) -> None:
-    for name, value in (("response_format", {"type": "json_object"}), ("structured_outputs", {"regex": "a"})):
-        assert await refused(rig, "/v1/chat/completions", ASKED | {"tool_choice": ONE, name: value}) == name
-    bound = {"tool_choice": {"type": "any"}, "output_format": {"type": "json_schema", "schema": SCHEMA}}
-    assert await refused(rig, "/v1/messages", MESSAGES | bound) == "output_config.format"
+    asked = ASKED | {"tool_choice": ONE, "structured_outputs": {"regex": "a"}}
+    assert await refused(rig, "/v1/chat/completions", asked) == "structured_outputs"
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,8 @@ def test_a_request_is_asked_as_it_was() -> None:
     assert (asked["temperature"], asked["top_k"], asked["stop"]) == (0.5, 3, ["x"])
     assert asked["max_tokens"] == 37  # what the context leaves
     assert body(recorded(max_tokens=5), "rtrl", 40)["max_tokens"] == 5
-    grammar = json.dumps({"response_format": {"type": "json_object"}})
-    assert body(recorded(grammar=grammar), "rtrl", 40)["response_format"] == {"type": "json_object"}
+    grammar = json.dumps({"structured_outputs": {"regex": "a"}})
+    assert body(recorded(grammar=grammar), "rtrl", 40)["structured_outputs"] == {"regex": "a"}
 
 
 def test_a_call_that_was_forced_is_forced_again() -> None:
@@ -57,6 +57,12 @@ def test_a_call_that_was_forced_is_forced_again() -> None:
         tag = structural_tag(ForcedCalls(("search",), several=False), schemas)
         assert asked["structured_outputs"] == {"structural_tag": tag}
         assert "forced_calls" not in asked
+    told = json.dumps(
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}}
+    )
+    asked = body(recorded(grammar=told), "rtrl", 40)
+    assert asked["structured_outputs"] == {"structural_tag": structural_tag(None, {}, schema)}
+    assert "response_format" not in asked
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cursorbench.harness.forced_calls import structural_tag
 from stages.gateway.asking import asked as asked_of
 from stages.gateway.dialects import messages
 from stages.gateway.errors import ApiError
@@ -380,9 +381,9 @@ async def test_counting_says_nothing_of_whether_the_engine_answers_or_how_soon(t
 async def test_an_answer_may_be_bound_to_a_schema(rig: Rig) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     await post(rig, HELLO | {"output_config": {"format": {"type": "json_schema", "schema": schema}}})
-    bound = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
-    assert rig.stub.requests[-1]["response_format"] == bound
+    assert rig.stub.requests[-1]["structured_outputs"] == {"structural_tag": structural_tag(None, {}, schema)}
     (generation,) = rig.generations()
+    bound = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
     assert json.loads(generation.sampling.grammar) == {"response_format": bound}
 
 
