@@ -47,7 +47,9 @@ def _is_message(value: object) -> bool:
     line = table_of(value)
     content = table_of(line.get("message")).get("content")
     return (
-        line.get("role") in _ROLES and isinstance(content, list) and not line.keys() & {"type", "id", "uuid"}
+        text_of(line.get("role")) in _ROLES
+        and isinstance(content, list)
+        and not line.keys() & {"type", "id", "uuid"}
     )
 
 

@@ -59,7 +59,9 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def _is_event(value: dict[str, Any]) -> bool:
-    return value.keys() >= _FIELDS and value["source"] in _SOURCES and "Event" in text_of(value["kind"])
+    if not value.keys() >= _FIELDS:
+        return False
+    return text_of(value["source"]) in _SOURCES and "Event" in text_of(value["kind"])
 
 
 def read(path: Path, seen: Seen) -> Iterator[Read]:

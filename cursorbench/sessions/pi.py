@@ -57,7 +57,9 @@ def _is_line(value: object) -> bool:
     if entry.get("type") == "session":
         return entry.keys() >= {"id", "timestamp", "cwd"}
     message = table_of(entry.get("message"))
-    told = entry.get("type") == "message" and message.get("role") in _ROLES and "timestamp" in message
+    told = (
+        entry.get("type") == "message" and text_of(message.get("role")) in _ROLES and "timestamp" in message
+    )
     return told and "timestamp" in entry
 
 

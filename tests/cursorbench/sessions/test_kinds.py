@@ -15,9 +15,12 @@ from typing import Any
 
 import pytest
 import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cursorbench.sessions import kinds
 from cursorbench.sessions.items import Place, Quarantined, UserTurn
+from tests.cursorbench.sessions.garbage import FEW, retyped
 
 DOCUMENTS = {  # file name: a document that begins with a byte order mark when a Windows shell wrote it
     "openai-log/one.json": """[
@@ -315,3 +318,38 @@ def test_a_chat_is_read_before_copilots_transcript_of_it(tmp_path: Path) -> None
         (tmp_path / name / "a.jsonl").write_text("")
     read = [path.parent.name for path in kinds.files(tmp_path)]
     assert read == ["chatSessions", "AA", "GitHub.copilot-chat"]
+
+
+HEADS = [  # what kinds are known by
+    {"type": "session", "id": "a", "timestamp": "t", "cwd": "/w"},
+    {"type": "message", "timestamp": "t", "message": {"role": "user", "timestamp": 1, "content": []}},
+    {"role": "user", "message": {"content": [{"type": "text", "text": "x"}]}},
+    {"id": "a", "timestamp": "t", "source": "user", "kind": "MessageEvent"},
+    {"role": "user", "created": 1, "content": [{"type": "text", "text": "x"}]},
+    {
+        "sessionId": "s",
+        "history": [{"message": {"role": "user", "content": "x"}}],
+        "workspaceDirectory": "/w",
+    },
+    {"kind": 0, "v": {"version": 3, "requests": [], "responderUsername": "GitHub Copilot"}},
+    {"type": "user", "uuid": "u", "sessionId": "s", "message": {"role": "user", "content": "x"}},
+    {"timestamp": "t", "type": "session_meta", "payload": {"id": "s", "cwd": "/w", "originator": "codex"}},
+    {"type": "session.start", "id": "e", "timestamp": "t", "data": {"sessionId": "s"}},
+    {"info": {"id": "ses_1"}, "messages": [{"info": {"role": "user"}, "parts": []}]},
+    {"request": {"model": "m", "messages": [{"role": "user", "content": "x"}]}, "response": {"choices": []}},
+    {"resourceSpans": [{"scopeSpans": [{"spans": []}]}]},
+    {"version": "0.1", "vcs": {}, "tool": {}, "files": [{"path": "a", "conversations": []}]},
+    {"metric_name": "m", "inference_id": "i", "value": True},
+    {"eventName": "chatInteraction", "schema": "0.2.0", "timestamp": "t", "prompt": "p", "completion": "c"},
+    {"trajectory": [], "history": [], "info": {}},
+]
+
+
+@FEW
+@given(st.data())
+def test_no_kind_stumbles_over_a_type(tmp_path: Path, data: st.DataObject) -> None:
+    heads = [retyped(one, data) for one in HEADS]
+    path = tmp_path / data.draw(st.sampled_from(["a.jsonl", "a.json", "api_conversation_history.json"]))
+    for one in heads:
+        path.write_text(f"{json.dumps(one)}\n")
+        kinds.kind_of(path)
