@@ -26,7 +26,8 @@ from stages.collect.plan import Plan
 from stages.collect.scan import EVENT_CODE, Scan
 from stages.collect.sealing import Later
 from stages.errors import IntegrityError
-from stages.records import BY_CALL, WHOLE
+from stages.reactions import told_again
+from stages.records import EVENT_TYPES, WHOLE
 from stages.spool import codec
 from stages.vault import UserForgottenError, Vault
 
@@ -114,9 +115,9 @@ def _edits(scan: Scan, plan: Plan, spool_dir: Path, vault: Vault) -> Iterator[_E
         for code, members in by_episode.items():
             opened = [(row, _opened(scan, row, payloads, vault)) for row in members]
             told = [(row, data) for row, data in opened if data is not None]
-            by_client = any(BY_CALL not in data for _, data in told)
-            for row, data in told:
-                if scan.v_type[row] == EVENT_CODE["edit_applied"] and not (by_client and BY_CALL in data):
+            again = told_again([(EVENT_TYPES[scan.v_type[row]], data) for row, data in told])
+            for n, (row, data) in enumerate(told):
+                if of_type["edit_applied"][row] and n not in again:
                     session = scan.generations["session"][int(scan.v_generation[row])].as_py()
                     yield _Edit(row, session, scan.episodes[code], _item(scan, row, data))
     finally:

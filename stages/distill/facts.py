@@ -17,7 +17,8 @@ from cursorbench.sessions.spoken import words_of
 from stages import rows, schemas, tables
 from stages.distill.text import begun_thought
 from stages.errors import IntegrityError
-from stages.records import BY_CALL, TEXT_ONLY, Event
+from stages.reactions import told_again
+from stages.records import TEXT_ONLY, Event
 from stages.sequences import Ends, chains, not_reproducible, payload_defect
 from stages.spool.reader import open_event
 from stages.tokens import open_payload
@@ -183,20 +184,13 @@ class PartReader:
                     self.unused[name_of(str(event.data.get("name", "")))] += 1
                 else:
                     episode.events.append(meant)
-        episode.events = _told_once(episode.events)
+        again = told_again([(event.type, event.data) for event in episode.events])
+        if again:
+            episode.events = [event for n, event in enumerate(episode.events) if n not in again]
 
     def _leave_out(self, episode: Episode, generation_id: str, reason: str) -> None:
         episode.untrainable[generation_id] = reason
         self.quarantine.append({"id": generation_id, "episode": episode.row["id"], "reason": reason})
-
-
-def _told_once(events: list[Event]) -> list[Event]:
-    """A client that tells its edits tells all of them: those that were read off calls are the same ones."""
-    edits = [event for event in events if event.type in ("edit_applied", "edit_rejected")]
-    by_call = {event.id for event in edits if event.data.get(BY_CALL) is True}
-    if not by_call or len(by_call) == len(edits):
-        return events
-    return [event for event in events if event.id not in by_call]
 
 
 def _thinking(answer: str) -> float:
