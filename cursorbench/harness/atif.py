@@ -117,6 +117,8 @@ def _answered(turn: Turn, calls: list[CallRecord], began: float) -> Step:
         "llm_call_count": 1,
         "extra": _there(extra),
     }
+    if thought := turn.message.get("reasoning_content"):
+        step["reasoning_content"] = printable(str(thought))
     if began:
         step["timestamp"] = datetime.fromtimestamp(began + turn.at_s, UTC).isoformat()
     if known:

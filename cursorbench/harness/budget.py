@@ -98,7 +98,7 @@ def estimate(messages: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _characters(message: Mapping[str, Any]) -> int:
-    return 12 + sum(_length(message.get(name)) for name in ("content", "tool_calls"))
+    return 12 + sum(_length(message.get(name)) for name in ("content", "reasoning_content", "tool_calls"))
 
 
 def _length(value: object) -> int:

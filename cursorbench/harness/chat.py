@@ -13,6 +13,7 @@ from typing import Any
 from cursorbench.harness import hermes
 from cursorbench.harness.episode import Message
 from cursorbench.harness.results import printable
+from cursorbench.harness.thoughts import apart
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,19 @@ class ChatRequest:
         return body
 
 
-def assistant_message(text: str, turn: int = 0, tools: Sequence[hermes.Tool] = ()) -> Message:
-    """The OpenAI message for what a model wrote, as the gateway makes it; for engines called in process."""
+def assistant_message(
+    text: str, turn: int = 0, tools: Sequence[hermes.Tool] = (), *, begun: bool = False
+) -> Message:
+    """The OpenAI message for what a model wrote, as the gateway makes it; for engines called in process.
+
+    `begun`: whether the prompt ended within a thought.
+    """
     functions = [tool["function"] for tool in tools]
-    parsed = hermes.parse(text, {each["name"]: each.get("parameters") for each in functions})
+    thought, said = apart(text, begun=begun)
+    parsed = hermes.parse(said, {each["name"]: each.get("parameters") for each in functions})
     message: Message = {"role": "assistant", "content": parsed.content or None}
+    if thought:
+        message["reasoning_content"] = thought
     if parsed.valid:
         message["tool_calls"] = [
             {
@@ -72,6 +81,8 @@ def whole(message: Mapping[str, Any], turn: int) -> Message:
     if isinstance(content, list):
         content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
     answer: Message = {"role": "assistant", "content": printable(str(content))}
+    if isinstance(thought := message.get("reasoning_content") or message.get("reasoning"), str):
+        answer["reasoning_content"] = printable(thought)  # templates show a model its own of this turn
     given = message.get("tool_calls")
     given = given if isinstance(given, list | tuple) else []
     calls = [_call(call, f"call_{turn}_{index}") for index, call in enumerate(given)]

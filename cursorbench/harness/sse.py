@@ -64,6 +64,8 @@ def _take(
         )
         delta = choice.get("delta") or {}
         message["content"] += delta.get("content") or ""
+        if thought := delta.get("reasoning_content") or delta.get("reasoning"):
+            message["reasoning_content"] = message.get("reasoning_content", "") + thought
         for part in delta.get("tool_calls") or ():
             call = calls.setdefault(
                 int(part["index"]), {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}

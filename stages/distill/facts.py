@@ -13,9 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from cursorbench.harness.thoughts import begun_thought
 from cursorbench.sessions.spoken import words_of
 from stages import rows, schemas, tables
-from stages.distill.text import begun_thought
 from stages.errors import IntegrityError
 from stages.reactions import told_again
 from stages.records import TEXT_ONLY, Event

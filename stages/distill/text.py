@@ -92,13 +92,6 @@ def prose(texts: Sequence[str]) -> list[str]:
     return found
 
 
-def begun_thought(answer: str) -> int:
-    """Characters of the thought that an answer begins within, with its </think>, where the prompt had
-    opened it, as templates of models that always think do; 0 for none."""
-    end = answer.find("</think>")
-    return end + len("</think>") if end >= 0 and answer.find("<think>", 0, end) < 0 else 0
-
-
 def has_trace(texts: Sequence[str]) -> list[bool]:
     """Whether a stack trace, a failed test or a compiler's error is pasted, for each message."""
     return column(texts).str.slice(0, LIMIT).str.contains(_TRACE).to_list()

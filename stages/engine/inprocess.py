@@ -31,6 +31,7 @@ from stages.engine.lifetime import PARENT_VARIABLE
 from stages.engine.process import environment, open_log, require_checkpoint
 from stages.engine.verification import Verification, judge_probes, read_fingerprint, tensor_report
 from stages.errors import DependencyDownError, IntegrityError, UsageError
+from stages.thinking import begins_within
 
 _PLAIN = (
     "leave harness, behaviour and cursorbench out of eval.suites: snippets, perplexity: and lm_eval: ask none"
@@ -105,7 +106,7 @@ class InProcessEngine:
                 answers. Without it they go on from the last batch.
 
         Returns:
-            OpenAI assistant messages (`role`, `content`, `tool_calls`) with further keys:
+            OpenAI assistant messages (`role`, `content`, `reasoning_content`, `tool_calls`) and further keys:
             `finish_reason`, `text` (as the model wrote it), `prompt_tokens`, `output_tokens`,
             `prompt_ids`, `token_ids`, and `logprobs` (one per output token, nats, of the distribution
             sampled from). A request the engine refuses (the prompt does not fit) has `finish_reason`
@@ -125,7 +126,8 @@ class InProcessEngine:
         answers = self._call("chat", requests, seed, timeout=None)
         if any(answer.get("untemplated") for answer in answers):
             raise UsageError("the model has no chat template: it cannot be asked in messages", hint=_PLAIN)
-        return [_message(request, answer) for request, answer in zip(batch, answers, strict=True)]
+        pairs = zip(batch, answers, strict=True)
+        return [_message(request, answer, self.checkpoint_dir) for request, answer in pairs]
 
     def load_weights(self, checkpoint_dir: Path) -> Verification:
         """Go on with another checkpoint's weights (same architecture and tokenizer); verified.
@@ -242,8 +244,9 @@ def sampling_of(request: ChatRequest, defaults: Mapping[str, float]) -> dict[str
     return {**defaults, **asked}
 
 
-def _message(request: ChatRequest, answer: dict[str, Any]) -> dict[str, Any]:
+def _message(request: ChatRequest, answer: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
     if "error" in answer:
         return {"role": "assistant", "content": None, **answer}
     turn = sum(1 for message in request.messages if message.get("role") == "assistant")
-    return {**assistant_message(answer["text"], turn, request.tools), **answer}
+    begun = begins_within(answer["prompt_ids"], checkpoint)
+    return {**assistant_message(answer["text"], turn, request.tools, begun=begun), **answer}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
+from cursorbench.harness.thoughts import Thoughts
 from stages.gateway.capture import OVERFLOW, Call, Recorder, Sampled
 from stages.gateway.dialects.form import Form
 from stages.gateway.errors import ApiError, unavailable
@@ -15,6 +17,7 @@ from stages.gateway.http import JSON_TYPE, Send, send_body
 from stages.gateway.metrics import Metrics
 from stages.gateway.shares import Whose
 from stages.gateway.tools import Answer, ToolStream, read_answer
+from stages.thinking import begins_within
 
 ENGINE_PATH = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 OBJECT = {"chat": "chat.completion", "completions": "text_completion"}
@@ -54,13 +57,14 @@ class Answerer:
             gate.leave()
         answered = time.perf_counter()
         sampled, choice = read_whole(value)
+        thoughts = thoughts_of(call, sampled.prompt)
         if sampled.finish_reason in BROKEN:
             sampled.defect = LOST
-            begun = ToolStream(request.tools)
+            begun = ToolStream(request.tools, thoughts)
             begun.feed(sampled.text)  # and no more: a call that was cut is broken by the cut
             self.recorder.record(call, sampled, begun.answer, ttft_s=answered - call.began)
             raise lost()
-        answer = read_answer(sampled.text, request.tools)
+        answer = read_answer(sampled.text, request.tools, thoughts)
         finish = finish_reason(sampled.finish_reason, answer)
         self.recorder.record(call, sampled, answer, ttft_s=answered - call.began)
         told = whole_body(call, value, choice, answer, finish)
@@ -78,6 +82,18 @@ class Answerer:
             return
         sampled = Sampled(finish_reason=reason)
         self.recorder.record(call, sampled, Answer(), ttft_s=time.perf_counter() - call.began)
+
+
+def thoughts_of(call: Call, prompt: Sequence[int] | None) -> Thoughts | None:
+    """What takes the answer to `prompt` (token ids; None if not known) apart; None for plain completions."""
+    if call.request.api != "chat":
+        return None
+    return Thoughts(begun=prompt is not None and is_opened(call, prompt))
+
+
+def is_opened(call: Call, prompt: Sequence[int]) -> bool:
+    """Whether the answer begins within a thought. One bound by a grammar has to begin as that does."""
+    return not call.request.sampling.grammar and begins_within(prompt, call.checkpoint.path)
 
 
 def names_of(call: Call, form: Form) -> list[tuple[bytes, bytes]]:
@@ -137,6 +153,8 @@ def whole_body(
     shown["logprobs"] = choice.get("logprobs") if request.wants_logprobs else None
     if request.api == "chat":
         message: dict[str, Any] = {"role": "assistant", "content": answer.content, "refusal": None}
+        if answer.thoughts:
+            message["reasoning_content"] = answer.thoughts
         if answer.calls:
             message["tool_calls"] = answer.calls
             message["content"] = answer.content or None

@@ -20,9 +20,11 @@ from stages.gateway.answering import (
     Answerer,
     fingerprint,
     finish_reason,
+    is_opened,
     lost,
     names_of,
     read_logprobs,
+    thoughts_of,
     told,
 )
 from stages.gateway.capture import Call, Sampled
@@ -32,7 +34,7 @@ from stages.gateway.errors import ApiError
 from stages.gateway.gate import CUT, CutShortError
 from stages.gateway.http import Receive, Send
 from stages.gateway.shares import Whose
-from stages.gateway.tools import ToolStream
+from stages.gateway.tools import Sent, Thought, ToolStream
 
 _OBJECT = {"chat": "chat.completion.chunk", "completions": "text_completion"}
 _HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
@@ -51,7 +53,8 @@ class Stream:
         self._receive = receive
         self._send = send
         self._sampled = Sampled()
-        self._tools = ToolStream(call.request.tools)
+        self._thoughts = thoughts_of(call, None)
+        self._tools = ToolStream(call.request.tools, self._thoughts)
         self._calls_sent = 0
         self._first_token: float | None = None
         self._last_logprobs: Any = None
@@ -171,13 +174,11 @@ class Stream:
     def _take(self, event: dict[str, Any]) -> None:
         """One event of the engine."""
         sampled = self._sampled
-        if event.get("prompt_token_ids"):
-            sampled.prompt = event["prompt_token_ids"]
+        self._asked(event.get("prompt_token_ids"))
         if event.get("usage"):
             sampled.usage = event["usage"]
         for choice in event.get("choices") or ():
-            if choice.get("prompt_token_ids"):
-                sampled.prompt = choice["prompt_token_ids"]
+            self._asked(choice.get("prompt_token_ids"))
             ids = choice.get("token_ids") or ()
             if ids and self._first_token is None:
                 self._first_token = time.perf_counter()
@@ -195,13 +196,22 @@ class Stream:
                 self._put({"role": "assistant", "content": ""})
             self._forward(self._tools.feed(text), ids)
 
-    def _forward(self, pieces: list[str | dict[str, Any]], ids: Any = ()) -> None:
-        """Put out content and calls. Logprobs and ids that were asked for go with the first piece."""
+    def _asked(self, prompt: list[int] | None) -> None:
+        """The engine tells the prompt's ids, before the first text."""
+        if prompt:
+            self._sampled.prompt = prompt
+            if self._thoughts is not None:
+                self._thoughts.begun = is_opened(self._call, prompt)
+
+    def _forward(self, pieces: list[Sent], ids: Any = ()) -> None:
+        """Put out what is told now. Logprobs and ids that were asked for go with the first piece."""
         wants = self._call.request.wants_logprobs or self._call.request.wants_ids
         if not pieces and wants and ids:
             pieces = [""]
         for piece in pieces:
-            if isinstance(piece, str):
+            if isinstance(piece, Thought):
+                self._put({"reasoning_content": piece.text}, ids=ids)
+            elif isinstance(piece, str):
                 self._put({"content": piece}, ids=ids)
             else:
                 entry = {"index": self._calls_sent, **piece}

@@ -1,17 +1,18 @@
-"""Tool calls out of the model's text, whole and while it streams.
+"""Thoughts and tool calls out of the model's text, whole and while it streams.
 
-Both go through `cursorbench/harness/hermes.py`, so an answer reads the same either way; a test holds
-that for any text cut anywhere.
+Both go through `cursorbench/harness` (`thoughts.py`, then `hermes.py`: what is thought of is no call), so an
+answer reads the same either way; a test holds that for any text cut anywhere.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from cursorbench.harness import function_tags, hermes
+from cursorbench.harness.thoughts import Thoughts, apart, begun_tag
 from cursorbench.harness.tool_schema import Allowance
 from stages.records import ToolCall
 
@@ -19,18 +20,29 @@ _DECODER = json.JSONDecoder()
 _UNDECIDED = 12  # an error this close to the end may be no error once more text is there
 
 
+class Thought(NamedTuple):
+    """A piece of what the model thinks before it answers."""
+
+    text: str
+
+
+Sent = str | Thought | dict[str, Any]  # text, thought, or a call as the OpenAI API has it
+
+
 @dataclass
 class Answer:
     """What a client sees of a text, and what is recorded of its calls.
 
     Attributes:
-        content: the text without well-formed calls.
+        content: the text without thoughts and well-formed calls.
+        thoughts: what was thought before it.
         calls: well-formed calls as the OpenAI API has them.
         records: all calls, broken ones included, without arguments (they are content).
         allowance: what checking its calls may still cost: nobody else is answered meanwhile.
     """
 
     content: str = ""
+    thoughts: str = ""
     calls: list[dict[str, Any]] = field(default_factory=list)
     records: list[ToolCall] = field(default_factory=list)
     allowance: Allowance = field(default_factory=Allowance, compare=False)
@@ -58,51 +70,38 @@ class Answer:
         return entry
 
 
-def read_answer(text: str, tools: hermes.ToolSet | None) -> Answer:
-    """A whole answer. Without tools the text is left as it is."""
-    if tools is None or hermes.OPEN not in text:
-        return Answer(content=text)
-    parsed = hermes.parse(text, tools.parameters)
-    answer = Answer(content=parsed.content)
+def read_answer(text: str, tools: hermes.ToolSet | None, thoughts: Thoughts | None = None) -> Answer:
+    """A whole answer. Without tools and without `thoughts` the text is left as it is."""
+    thought, said = apart(text, begun=thoughts.begun) if thoughts is not None else ("", text)
+    if tools is None or hermes.OPEN not in said:
+        return Answer(content=said, thoughts=thought)
+    parsed = hermes.parse(said, tools.parameters)
+    answer = Answer(content=parsed.content, thoughts=thought)
     for call in parsed.calls:
         answer.take(call, tools)
     return answer
 
 
 class ToolStream:
-    """An answer that comes in pieces. Holds back what may turn out to be a call.
+    """An answer that comes in pieces. Holds back what may turn out to be a call, or a thought's tag.
 
-    `feed` and `finish` return what may be sent now: pieces of content (str) and calls (dict), in order.
+    `feed` and `finish` return what may be sent now, in order.
     """
 
-    def __init__(self, tools: hermes.ToolSet | None) -> None:
+    def __init__(self, tools: hermes.ToolSet | None, thoughts: Thoughts | None = None) -> None:
         self.answer = Answer()
-        self._tools = tools
+        self._tools, self._thoughts = tools, thoughts
         self._held = ""
 
-    def feed(self, text: str) -> list[str | dict[str, Any]]:
+    def feed(self, text: str) -> list[Sent]:
         """More text."""
-        if self._tools is None:
-            self.answer.content += text
-            return [text] if text else []
-        self._held += text
-        out: list[str | dict[str, Any]] = []
-        while self._held:
-            start = self._held.find(hermes.OPEN)
-            if start < 0:
-                keep = _partial(self._held)
-                self._emit(out, len(self._held) - keep)
-                return out
-            self._emit(out, start)
-            call = _decided(self._held, self._tools)
-            if call is None:
-                return out
-            self._take(out, call)
-        return out
+        thought, said = self._thoughts.feed(text) if self._thoughts is not None else ("", text)
+        return [*self._think(thought), *self._say(said)]
 
-    def finish(self) -> list[str | dict[str, Any]]:
+    def finish(self) -> list[Sent]:
         """The text is complete."""
-        out: list[str | dict[str, Any]] = []
+        thought, said = self._thoughts.finish() if self._thoughts is not None else ("", "")
+        out = [*self._think(thought), *self._say(said)]
         while self._held and self._tools is not None:
             parsed = hermes.parse(self._held, self._tools.parameters)
             if not parsed.calls:
@@ -112,13 +111,35 @@ class ToolStream:
         self._emit(out, len(self._held))
         return out
 
-    def _emit(self, out: list[str | dict[str, Any]], length: int) -> None:
+    def _think(self, text: str) -> list[Sent]:
+        self.answer.thoughts += text
+        return [Thought(text)] if text else []
+
+    def _say(self, text: str) -> list[Sent]:
+        if self._tools is None:
+            self.answer.content += text
+            return [text] if text else []
+        self._held += text
+        out: list[Sent] = []
+        while self._held:
+            start = self._held.find(hermes.OPEN)
+            if start < 0:
+                self._emit(out, len(self._held) - begun_tag(self._held, hermes.OPEN))
+                return out
+            self._emit(out, start)
+            call = _decided(self._held, self._tools)
+            if call is None:
+                return out
+            self._take(out, call)
+        return out
+
+    def _emit(self, out: list[Sent], length: int) -> None:
         if length:
             self.answer.content += self._held[:length]
             out.append(self._held[:length])
             self._held = self._held[length:]
 
-    def _take(self, out: list[str | dict[str, Any]], call: hermes.RawCall) -> None:
+    def _take(self, out: list[Sent], call: hermes.RawCall) -> None:
         assert self._tools is not None
         entry = self.answer.take(call, self._tools)
         if entry is None:
@@ -126,14 +147,6 @@ class ToolStream:
         else:
             out.append(entry)
             self._held = self._held[call.end :]
-
-
-def _partial(text: str) -> int:
-    """Length of the end of `text` that may be the beginning of an opening tag."""
-    for length in range(min(len(hermes.OPEN) - 1, len(text)), 0, -1):
-        if hermes.OPEN.startswith(text[-length:]):
-            return length
-    return 0
 
 
 def _decided(held: str, tools: hermes.ToolSet) -> hermes.RawCall | None:

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cursorbench.harness.thoughts import begun_thought
 from cursorbench.redaction import Kind, Redactor, by_kind
 from stages import schemas, tables
 from stages.distill.recorded import spec_of
 from stages.distill.spec import RewardSpec
-from stages.distill.text import begun_thought
 from stages.errors import InputMissingError, IntegrityError
 from stages.report.episodes import told_times
 from stages.report.load import ORIGIN

@@ -8,6 +8,7 @@ again. No text is kept, and nothing of it reaches the spool. Not for: starting t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from stages.shadow.replay import replay
 from stages.shadow.tools import KnownTools, decoder
 from stages.stage import Progress
 from stages.target.endpoint import EngineAt
+from stages.thinking import begins_within
 from stages.who import who
 from stages.workspace import Workspace
 
@@ -63,7 +65,8 @@ def shadow(
         record_shadow(store, deployment, "skipped", told, by=who())
         return told
     tools = KnownTools(decoder(checkpoint))
-    verdict = _compared(workspace, found.requests, live, engine, tools, progress, wanted)
+    begun = partial(begins_within, checkpoint=checkpoint)
+    verdict = _compared(workspace, found.requests, live, engine, tools, begun, progress, wanted)
     wanted()
     told |= verdict.as_dict() | {
         "users": len({each.user for each in found.requests}),
@@ -87,6 +90,7 @@ def _compared(
     live: EngineAt,
     candidate: EngineAt,
     tools: KnownTools,
+    begun: Callable[[Sequence[int]], bool],
     progress: Progress,
     wanted: Callable[[], None],
 ) -> Verdict:
@@ -102,6 +106,7 @@ def _compared(
         side_by_side=config.shadow_side_by_side,
         timeout_s=config.shadow_timeout_s,
         tools=tools.of,
+        begun=begun,
         asked=progress.advance,
         gone=wanted,
     )

@@ -17,13 +17,15 @@ from stages.gateway.dialects.form import Form, read_as, string_in
 from stages.gateway.dialects.messages_answer import MessagesForm
 from stages.gateway.dialects.talk import Part, Talk, call_of, image_part, text_part, tool_named, tool_of
 from stages.gateway.errors import invalid
+from stages.gateway.ids import is_id
 from stages.gateway.request_fields import Count
 
 FIELDS = {"stop": "stop_sequences", "response_format": "output_config.format"}  # by chat's names
 _SAME = ("stream", "temperature", "top_p", "top_k")
 _WHOSE = ("model", "metadata", "user")
 _CALLABLE = (None, "custom")  # types of tools that are the client's; others run at the maker's
-# of an answer that an own server gave with tools of its own, or thought: not what this model is to read
+# of an answer that an own server gave with tools of its own, or another model thought: not what this model
+# is to read
 _NOT_TOLD = (
     *("thinking", "redacted_thinking", "fallback"),
     *("server_tool_use", "mcp_tool_use", "mcp_tool_listing"),
@@ -120,11 +122,14 @@ def _add(talk: Talk, message: _Message, where: str) -> None:
 
 def _answer(talk: Talk, blocks: _Blocks, where: str) -> None:
     texts: list[str] = []
+    thoughts: list[str] = []
     calls: list[dict[str, Any]] = []
     for n, block in enumerate(blocks):
         kind, here = block.get("type"), f"{where}[{n}]"
         if kind == "text":
             texts.append(string_in(block, "text", here))
+        elif kind == "thinking" and is_id(str(block.get("signature"))):
+            thoughts.append(string_in(block, "thinking", here))
         elif kind == "tool_use":
             arguments = block.get("input")
             if not isinstance(arguments, dict):
@@ -133,7 +138,7 @@ def _answer(talk: Talk, blocks: _Blocks, where: str) -> None:
             calls.append(call_of(id, name, orjson.dumps(arguments).decode()))
         elif kind not in _NOT_TOLD and not str(kind).endswith("_tool_result"):
             raise _unknown(here)
-    talk.answered("".join(texts), calls)
+    talk.answered("".join(texts), calls, "".join(thoughts))
 
 
 def _spoken(talk: Talk, blocks: _Blocks, where: str) -> None:

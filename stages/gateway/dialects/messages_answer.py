@@ -33,6 +33,7 @@ class MessagesForm:
         self._blocks = 0  # begun
         self._open = ""  # the type of the last one, while it may go on
         self._begun = False
+        self._signature = ""  # of the thoughts
         self._stop: dict[str, Any] = {}
         self._usage = _usage(None)
 
@@ -41,6 +42,8 @@ class MessagesForm:
         choice = body["choices"][0]
         message = choice["message"]
         content: list[dict[str, Any]] = []
+        if message.get("reasoning_content"):
+            content.append({**_thinking(body), "thinking": message["reasoning_content"]})
         if message["content"]:
             content.append({"type": "text", "text": message["content"]})
         content += [
@@ -60,6 +63,8 @@ class MessagesForm:
             events.append({"type": "message_start", "message": message})
         for choice in chunk["choices"]:
             delta = choice["delta"]
+            if delta.get("reasoning_content"):
+                events += self._thought(chunk, delta["reasoning_content"])
             if delta.get("content"):
                 events += self._text(delta["content"])
             for call in delta.get("tool_calls") or ():
@@ -78,6 +83,12 @@ class MessagesForm:
     def broken(self, error: ApiError, request_id: str) -> bytes:
         """See `Form`."""
         return named(error_body(error, request_id))
+
+    def _thought(self, chunk: dict[str, Any], text: str) -> list[dict[str, Any]]:
+        self._signature = _thinking(chunk)["signature"]
+        begun = {**_thinking(chunk), "signature": ""}
+        events = [] if self._open == "thinking" else self._start(begun)
+        return [*events, self._delta({"type": "thinking_delta", "thinking": text})]
 
     def _text(self, text: str) -> list[dict[str, Any]]:
         events = [] if self._open == "text" else self._start({"type": "text", "text": ""})
@@ -98,8 +109,10 @@ class MessagesForm:
     def _close(self) -> list[dict[str, Any]]:
         if not self._open:
             return []
+        signed = self._open == "thinking"
+        signature = [self._delta({"type": "signature_delta", "signature": self._signature})] if signed else []
         self._open = ""
-        return [{"type": "content_block_stop", "index": self._blocks - 1}]
+        return [*signature, {"type": "content_block_stop", "index": self._blocks - 1}]
 
 
 def error_body(error: ApiError, request_id: str) -> dict[str, Any]:
@@ -116,6 +129,11 @@ def error_body(error: ApiError, request_id: str) -> dict[str, Any]:
 
 def _message(body: dict[str, Any]) -> dict[str, Any]:
     return {"id": body["id"], "type": "message", "role": "assistant", "model": body["model"]}
+
+
+def _thinking(body: dict[str, Any]) -> dict[str, Any]:
+    """A block of thoughts. Signed, clients send it back; by which answer's name, it is told to the model."""
+    return {"type": "thinking", "thinking": "", "signature": body["id"]}
 
 
 def _stop(choice: dict[str, Any]) -> dict[str, Any]:

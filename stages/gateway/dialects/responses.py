@@ -28,9 +28,9 @@ FIELDS = {  # by chat's names
 _SAME = ("model", "stream", "temperature", "top_p", "metadata", "user", "parallel_tool_calls")
 _KEPT = ("previous_response_id", "conversation", "prompt")  # what a server would have to have kept
 _EFFORTS = ("low", "medium", "high")  # that chat has, too
-# thoughts, and what an own server did with tools of its own
+# what an own server did with tools of its own
 _NOT_TOLD = (
-    *("reasoning", "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
+    *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
     *("mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response"),
     *("program", "program_output"),
 )
@@ -81,7 +81,8 @@ def read(body: dict[str, Any]) -> tuple[dict[str, Any], Form]:
         chat["reasoning_effort"] = request.reasoning["effort"]
     if body.get("stream") is True:
         chat["stream_options"] = {"include_usage": True}
-    return chat, ResponsesForm(names)
+    several = chat.get("parallel_tool_calls") is not False
+    return chat, ResponsesForm(names, {"parallel_tool_calls": several, "tool_choice": request.tool_choice})
 
 
 def _thread(body: dict[str, Any]) -> dict[str, Any]:
@@ -129,6 +130,9 @@ def _add(talk: Talk, item: dict[str, Any], names: Named, where: str) -> None:
         talk.result(string_in(item, "call_id", where), _parts(item.get("output"), f"{where}.output"))
     elif kind == "agent_message":
         talk.user([text_part(letter_of(item).text)])
+    elif kind == "reasoning":
+        if thoughts := _thoughts(item):
+            talk.answered("", thoughts=thoughts)
     elif kind not in (*_NOT_TOLD, _TOOLS):
         raise invalid("items of this type are not supported", param=where, code="unsupported_parameter")
 
@@ -144,6 +148,13 @@ def _say(talk: Talk, item: dict[str, Any], where: str) -> None:
         talk.user(parts)
     else:
         raise invalid("role must be user, assistant, system or developer", param=f"{where}.role")
+
+
+def _thoughts(item: dict[str, Any]) -> str:
+    """What the model thought; "" where another one did, whose maker sends a summary and what is encrypted."""
+    content = item.get("content")
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    return "".join(str(part.get("text") or "") for part in parts if part.get("type") == "reasoning_text")
 
 
 def _parts(content: Any, where: str) -> list[Part]:

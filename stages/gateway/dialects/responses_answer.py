@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import orjson
@@ -59,17 +60,50 @@ class Named:
         }
 
 
+class _Said(NamedTuple):
+    """A kind of item that has one part, of text: what the item is, and the part beside its text."""
+
+    name: str
+    fields: dict[str, Any]
+    part: str
+    beside: dict[str, Any]
+    more: dict[str, Any]  # of the part's events
+
+    def item(self, name: Callable[[str, Item], str], body: Item, text: str) -> Item:
+        """A whole item of the answer `body`; `name` gives ids."""
+        return {
+            "id": name(self.name, body),
+            **self.fields,
+            "status": "completed",
+            "content": [self.text(text)],
+        }
+
+    def text(self, text: str) -> dict[str, Any]:
+        """The part."""
+        return {"type": self.part, "text": text, **self.beside}
+
+
+_MESSAGE = _Said(
+    "msg",
+    {"type": "message", "role": "assistant"},
+    "output_text",
+    {"annotations": [], "logprobs": []},
+    {"logprobs": []},
+)
+_THOUGHTS = _Said("rs", {"type": "reasoning", "summary": []}, "reasoning_text", {}, {})
+
+
 class ResponsesForm:
-    """One answer."""
+    """One answer. `asked`: what of the request it says back."""
 
     tells_stop = False
     id_header = b""
 
-    def __init__(self, names: Named) -> None:
-        self._names = names
+    def __init__(self, names: Named, asked: dict[str, Any]) -> None:
+        self._names, self._asked = names, asked
         self._output: list[Item] = []
-        self._text: list[str] = []  # of the message that is open
-        self._open = False
+        self._text: list[str] = []  # of the item that is open
+        self._open: _Said | None = None
         self._sent = 0  # events
         self._head: dict[str, Any] = {}
         self._finish = "stop"
@@ -80,24 +114,26 @@ class ResponsesForm:
         choice = body["choices"][0]
         message = choice["message"]
         text, calls = message["content"] or "", message.get("tool_calls") or ()
+        if thoughts := message.get("reasoning_content"):
+            self._output.append(_THOUGHTS.item(self._id, body, thoughts))
         if text or not calls:
-            self._output.append(_message(self._id("msg", body), text))
+            self._output.append(_MESSAGE.item(self._id, body, text))
         for call in calls:
             self._output.append({"id": self._id("fc", body), **self._names.item(call)})
-        self._head, self._finish, self._usage = _head(body), choice["finish_reason"], body.get("usage")
+        self._head, self._finish, self._usage = self._begun(body), choice["finish_reason"], body.get("usage")
         return self._response()
 
     def piece(self, chunk: dict[str, Any]) -> bytes:
         """See `Form`."""
         events: list[Event] = []
         if not self._head:
-            self._head = _head(chunk)
+            self._head = self._begun(chunk)
             begun = {**self._head, **_state("in_progress"), "output": [], "usage": None}
             events += [{"type": f"response.{name}", "response": begun} for name in ("created", "in_progress")]
         for choice in chunk["choices"]:
             delta = choice["delta"]
-            if delta.get("content"):
-                events += self._more(delta["content"])
+            for said, text in ((_THOUGHTS, delta.get("reasoning_content")), (_MESSAGE, delta.get("content"))):
+                events += self._more(said, text) if text else []
             for call in delta.get("tool_calls") or ():
                 events += self._called(call)
             self._finish = choice["finish_reason"] or self._finish
@@ -106,7 +142,7 @@ class ResponsesForm:
 
     def end(self) -> bytes:
         """See `Form`."""
-        said_nothing = [] if self._output else self._begin()
+        said_nothing = [] if self._answered() else self._begin(_MESSAGE)
         closed, response = self._close(), self._response()
         ended = {"type": f"response.{response['status']}", "response": response}
         return self._told([*said_nothing, *closed, ended])
@@ -117,32 +153,41 @@ class ResponsesForm:
         failed["error"] = {"code": "server_error", "message": error.message, "type": error.code}
         return self._told([{"type": "response.failed", "response": failed, "request_id": request_id}])
 
-    def _more(self, text: str) -> list[Event]:
-        events = [] if self._open else self._begin()
+    def _begun(self, body: dict[str, Any]) -> dict[str, Any]:
+        return {**_head(body), **self._asked}
+
+    def _answered(self) -> bool:
+        """Whether there is more than thoughts."""
+        return any(item["type"] != "reasoning" for item in self._output)
+
+    def _more(self, said: _Said, text: str) -> list[Event]:
+        events = [] if self._open is said else self._begin(said)
         self._text.append(text)
         place = {**self._place(self._output[-1], behind=1), "content_index": 0}
-        return [*events, {"type": "response.output_text.delta", **place, "delta": text, "logprobs": []}]
+        return [*events, {"type": f"response.{said.part}.delta", **place, "delta": text, **said.more}]
 
-    def _begin(self) -> list[Event]:
-        """The begin of a message."""
-        self._open, self._text = True, []
-        item = {**_message(self._id("msg", self._head), ""), "status": "in_progress", "content": []}
-        part = {**self._place(item), "content_index": 0, "part": _part("")}
+    def _begin(self, said: _Said) -> list[Event]:
+        """The begin of an item of text."""
+        closed = self._close()
+        self._open, self._text = said, []
+        item = {**said.item(self._id, self._head, ""), "status": "in_progress", "content": []}
+        part = {**self._place(item), "content_index": 0, "part": said.text("")}
         added = self._added(item)
         self._output.append(item)
-        return [added, {"type": "response.content_part.added", **part}]
+        return [*closed, added, {"type": "response.content_part.added", **part}]
 
     def _close(self) -> list[Event]:
-        """The end of a message that is open."""
-        if not self._open:
+        """The end of an item that is open."""
+        said = self._open
+        if said is None:
             return []
-        self._open = False
+        self._open = None
         text = "".join(self._text)
-        item = self._output[-1] = _message(self._output[-1]["id"], text)
+        item = self._output[-1] = {**self._output[-1], "status": "completed", "content": [said.text(text)]}
         place = {**self._place(item, behind=1), "content_index": 0}
         return [
-            {"type": "response.output_text.done", **place, "text": text, "logprobs": []},
-            {"type": "response.content_part.done", **place, "part": _part(text)},
+            {"type": f"response.{said.part}.done", **place, "text": text, **said.more},
+            {"type": "response.content_part.done", **place, "part": said.text(text)},
             self._done(item),
         ]
 
@@ -184,31 +229,20 @@ class ResponsesForm:
 
 
 def _head(body: dict[str, Any]) -> dict[str, Any]:
-    """What of a response is known when it begins. What the request said is not said back."""
+    """What of a response is known when it begins, whatever was asked."""
     return {
         "id": body["id"],
         "object": "response",
         "created_at": body["created"],
         "model": body["model"],
         "metadata": {},
-        "parallel_tool_calls": True,
         "store": False,
-        "tool_choice": "auto",
         "tools": [],
     }
 
 
 def _state(status: str, why: str = "") -> dict[str, Any]:
     return {"status": status, "error": None, "incomplete_details": {"reason": why} if why else None}
-
-
-def _message(id: str, text: str) -> Item:
-    message = {"id": id, "type": "message", "status": "completed", "role": "assistant"}
-    return {**message, "content": [_part(text)]}
-
-
-def _part(text: str) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
 def _usage(usage: dict[str, Any] | None) -> dict[str, Any]:

@@ -47,11 +47,14 @@ class Talk:
         """A message of the user's."""
         self._add({"role": "user", "content": _content(parts)})
 
-    def answered(self, text: str, calls: Sequence[dict[str, Any]] = ()) -> None:
-        """What the model answered; told in several pieces, they are one answer."""
+    def answered(self, text: str, calls: Sequence[dict[str, Any]] = (), thoughts: str = "") -> None:
+        """What the model answered, and thought before; told in several pieces, they are one answer."""
         if not self._messages or self._messages[-1]["role"] != "assistant":
             self._add({"role": "assistant", "content": ""})
         self._texts.append(text)
+        if thoughts:
+            before = self._messages[-1].get("reasoning_content", "")
+            self._messages[-1]["reasoning_content"] = before + thoughts
         if calls:
             self._messages[-1].setdefault("tool_calls", []).extend(calls)
 

@@ -38,7 +38,9 @@ def test_an_episode(tmp_path: Path) -> None:
     loop.next_request()
     edit = hermes.render("edit_file", {"path": "a.py", "old": "1", "new": "2"})
     bad = hermes.render("read_file", {"file": "a.py"})
-    loop.receive(assistant_message(f"On it.{edit}{bad}"), usage=Usage(50, 20), generation_id="gen_1")
+    said = f"Hm. {edit}?\n</think>\n\nOn it.{edit}{bad}"
+    loop.receive(assistant_message(said, begun=True), usage=Usage(50, 20), generation_id="gen_1")
+    assert loop.messages[-3]["reasoning_content"] == f"Hm. {edit}?", "told to the model again"
     loop.receive(assistant_message("Done.", 1), usage=Usage(90, 3), generation_id="gen_2")
     found = trajectory(loop.episode(), version="1.0", model="rtrl", session_id="s", trajectory_id="t")
     check(found)
@@ -49,6 +51,7 @@ def test_an_episode(tmp_path: Path) -> None:
         ("agent", "Done."),
     ]
     acting = found["steps"][2]
+    assert acting["reasoning_content"] == f"Hm. {edit}?"
     assert acting["tool_calls"][0] == {
         "tool_call_id": "call_0_0",
         "function_name": "edit_file",

@@ -10,8 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cursorbench.harness.hermes import ToolSet, render
+from cursorbench.harness.thoughts import Thoughts
 from stages.gateway.offered_tools import _Compiled
-from stages.gateway.tools import Answer, ToolStream, read_answer
+from stages.gateway.tools import Answer, Sent, Thought, ToolStream, read_answer
 
 TOOLS = ToolSet(
     [
@@ -34,32 +35,42 @@ PIECES = st.sampled_from(
         '{"name": "x", "arguments": {}}', '{"name": "read_file", "arguments": {"path": "</tool_call>', '"}}',
         "<function=read_file>", "<parameter=path>", "a.py</parameter>", "</function>", "<function=", "</para",
         "text", "<tool", "_call>", "</tool", '"', "\\", "\\u12", "}", "tru", '{"name": 1}', "[", "é",
+        "<think>", "</think>", "</thi",
     ]
 )  # fmt: skip
 
 
-def streamed(text: str, cuts: list[int]) -> tuple[Answer, str, list[dict[str, Any]]]:
-    stream = ToolStream(TOOLS)
+def streamed(
+    text: str, cuts: list[int], thoughts: Thoughts | None = None
+) -> tuple[Answer, str, list[dict[str, Any]]]:
+    stream = ToolStream(TOOLS, thoughts)
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    out: list[str | dict[str, Any]] = []
+    out: list[Sent] = []
     for start, end in pairwise(places):
         out += stream.feed(text[start:end])
     out += stream.finish()
     content = "".join(piece for piece in out if isinstance(piece, str))
+    assert "".join(piece.text for piece in out if isinstance(piece, Thought)) == stream.answer.thoughts
     return stream.answer, content, [piece for piece in out if isinstance(piece, dict)]
 
 
 @settings(max_examples=300)
-@given(st.lists(PIECES, max_size=12).map("".join), st.lists(st.integers(0, 200), max_size=30))
-@example('<tool_call>{"name": "x", "arguments": {"a": "</tool_call>\\u12ab"}}</tool_call>', [59])
-@example('<tool_call>{"name": "x", "arguments": {"a": "</tool_call>"}}</tool_call>', [63])
-@example('<tool_call>{"name": "x", "arguments": {"a": "<tool_call>"}}\n</tool_call>', [59, 66])
-@example("<tool_call><function=x><parameter=a></tool_call></parameter></function></tool_call>", [47])
-@example("<tool_call><function=x></tool_call></function></tool_call>", [23, 34])
-def test_streamed_reads_as_whole(text: str, cuts: list[int]) -> None:
-    whole = read_answer(text, TOOLS)
-    answer, content, calls = streamed(text, cuts)
+@given(
+    st.lists(PIECES, max_size=12).map("".join),
+    st.lists(st.integers(0, 200), max_size=30),
+    st.sampled_from([None, False, True]),
+)
+@example('<tool_call>{"name": "x", "arguments": {"a": "</tool_call>\\u12ab"}}</tool_call>', [59], None)
+@example('<tool_call>{"name": "x", "arguments": {"a": "</tool_call>"}}</tool_call>', [63], None)
+@example('<tool_call>{"name": "x", "arguments": {"a": "<tool_call>"}}\n</tool_call>', [59, 66], None)
+@example("<tool_call><function=x><parameter=a></tool_call></parameter></function></tool_call>", [47], None)
+@example("<tool_call><function=x></tool_call></function></tool_call>", [23, 34], None)
+def test_streamed_reads_as_whole(text: str, cuts: list[int], begun: bool | None) -> None:
+    thoughts = [None, None] if begun is None else [Thoughts(begun=begun), Thoughts(begun=begun)]
+    whole = read_answer(text, TOOLS, thoughts[0])
+    answer, content, calls = streamed(text, cuts, thoughts[1])
     assert content == answer.content == whole.content
+    assert answer.thoughts == whole.thoughts
     assert [c["function"] for c in calls] == [c["function"] for c in whole.calls]
     assert [(r.name, r.error) for r in answer.records] == [(r.name, r.error) for r in whole.records]
 
@@ -98,6 +109,14 @@ def test_each_kind_of_invalid_call_is_counted_and_kept() -> None:
     assert [c["function"]["name"] for c in answer.calls] == ["read_file", "secret words", "read_file"]
     assert [r.name for r in answer.records] == ["read_file", "", "read_file", ""]  # model text is content
     assert all(r.arguments == "" for r in answer.records)
+
+
+def test_a_call_that_is_thought_of_is_none() -> None:
+    """It was run, and a broken one counted as the model's."""
+    call = render("read_file", {"path": "a.py"})
+    answer = read_answer(f"<think>\nA {call}? <tool_call>{{\n</think>\n\n{call}", TOOLS, Thoughts())
+    assert (answer.thoughts, answer.content) == (f"A {call}? <tool_call>{{", "")
+    assert [record.error for record in answer.records] == [""]
 
 
 def test_without_tools_text_stays_text() -> None:

@@ -78,6 +78,11 @@ def test_a_call_that_was_forced_is_forced_again() -> None:
 def test_calls_are_checked_as_far_as_their_tools_are_known(text: str, form: int, schema: int) -> None:
     assert broken(text, tools=None) == form
     assert broken(text, tools=ToolSet([TOOL])) == schema
+    thought = f"{call('find', '{}')} <tool_call>{{</think>\n"
+    assert broken(thought + text, tools=ToolSet([TOOL]), begun=True) == schema, (
+        "what is thought of is no call"
+    )
+    assert broken(f"<think>{thought}{text}", tools=ToolSet([TOOL])) == schema
 
 
 def test_tools_count_when_their_digest_is_the_recorded_one() -> None:

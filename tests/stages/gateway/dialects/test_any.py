@@ -168,12 +168,14 @@ async def test_what_an_engine_refuses_is_told_by_the_name_that_the_client_gave_i
 
 arguments = st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=3), max_size=2)
 pieces = st.lists(st.text(min_size=1, max_size=4) | arguments, max_size=6)
+thoughts = st.lists(st.text(min_size=1, max_size=4), max_size=2)
 
 
-def chunks(said: list[Any]) -> list[dict[str, Any]]:
+def chunks(said: list[Any], thoughts: list[str]) -> list[dict[str, Any]]:
     """As the gateway's stream has them."""
     base = {"id": "gen_1", "created": 1, "model": "rtrl"}
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    deltas += [{"reasoning_content": one} for one in thoughts]
     for n, one in enumerate(said):
         if isinstance(one, str):
             deltas.append({"content": one})
@@ -192,17 +194,18 @@ def usage() -> dict[str, int]:
     return {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
 
 
-def whole(said: list[Any]) -> dict[str, Any]:
+def whole(said: list[Any], thoughts: list[str]) -> dict[str, Any]:
     calls = [call(n, one) for n, one in enumerate(said) if not isinstance(one, str)]
     message = {"content": "".join(one for one in said if isinstance(one, str)), "tool_calls": calls}
+    message |= {"reasoning_content": "".join(thoughts)} if thoughts else {}
     choice = {"message": message, "finish_reason": "stop"}
     return {"id": "gen_1", "created": 1, "model": "rtrl", "choices": [choice], "usage": usage()}
 
 
-@given(said=pieces)
-def test_a_streamed_message_says_what_the_whole_one_says(said: list[Any]) -> None:
+@given(said=pieces, thoughts=thoughts)
+def test_a_streamed_message_says_what_the_whole_one_says(said: list[Any], thoughts: list[str]) -> None:
     form = MessagesForm()
-    sent = b"".join([*map(form.piece, chunks(said)), form.end()]).decode()
+    sent = b"".join([*map(form.piece, chunks(said, thoughts)), form.end()]).decode()
     content: list[dict[str, Any]] = []
     for name, event in events(sent):
         if name == "content_block_start":
@@ -210,8 +213,16 @@ def test_a_streamed_message_says_what_the_whole_one_says(said: list[Any]) -> Non
             content.append({**event["content_block"], "told": ""})
         elif name == "content_block_delta":
             delta = event["delta"]
-            content[event["index"]]["told"] += delta.get("text", delta.get("partial_json"))
-    told = json.loads(orjson.dumps(MessagesForm().whole(whole(said))))
+            block, kind = content[event["index"]], delta["type"].removesuffix("_delta")
+            if kind == "signature":
+                block["signature"] = delta["signature"]
+            else:
+                block["told"] += delta["partial_json" if kind == "input_json" else kind]
+    told = json.loads(orjson.dumps(MessagesForm().whole(whole(said, thoughts))))
+    thought = [(one["told"], one["signature"]) for one in content if one["type"] == "thinking"]
+    assert thought == [
+        (block["thinking"], block["signature"]) for block in told["content"] if block["type"] == "thinking"
+    ]
     text = "".join(block["told"] for block in content if block["type"] == "text")
     assert text == "".join(block["text"] for block in told["content"] if block["type"] == "text")
     inputs = [json.loads(block["told"]) for block in content if block["type"] == "tool_use"]
@@ -221,11 +232,11 @@ def test_a_streamed_message_says_what_the_whole_one_says(said: list[Any]) -> Non
     assert last["message_delta"]["delta"]["stop_reason"] == told["stop_reason"]
 
 
-@given(said=pieces)
-def test_a_streamed_response_says_what_the_whole_one_says(said: list[Any]) -> None:
-    form = ResponsesForm(Named())
-    found = events(b"".join([*map(form.piece, chunks(said)), form.end()]).decode())
-    streamed, told = found[-1][1]["response"], ResponsesForm(Named()).whole(whole(said))
+@given(said=pieces, thoughts=thoughts)
+def test_a_streamed_response_says_what_the_whole_one_says(said: list[Any], thoughts: list[str]) -> None:
+    form = ResponsesForm(Named(), {})
+    found = events(b"".join([*map(form.piece, chunks(said, thoughts)), form.end()]).decode())
+    streamed, told = found[-1][1]["response"], ResponsesForm(Named(), {}).whole(whole(said, thoughts))
 
     def parts(output: list[dict[str, Any]]) -> tuple[str, list[tuple[str, str]]]:
         texts = [item["content"][0]["text"] for item in output if item["type"] == "message"]
@@ -233,6 +244,9 @@ def test_a_streamed_response_says_what_the_whole_one_says(said: list[Any]) -> No
         return "".join(texts), calls
 
     assert parts(streamed["output"]) == parts(told["output"])
+    thought = [item for item in streamed["output"] if item["type"] == "reasoning"]
+    assert thought == [item for item in told["output"] if item["type"] == "reasoning"]
+    assert [item["content"][0]["text"] for item in thought] == ["".join(thoughts)] * bool(thoughts)
     assert len({item["id"] for item in streamed["output"]}) == len(streamed["output"])
     assert {name: streamed[name] for name in streamed.keys() - {"output"}} == {
         name: told[name] for name in told.keys() - {"output"}

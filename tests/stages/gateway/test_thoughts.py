@@ -1,0 +1,136 @@
+"""What a model thinks before it answers: apart from the answer, and told to it again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stages.gateway.served import Checkpoint
+from stages.gateway.stub_script import render
+from stages.thinking import begins_within
+from tests.stages.gateway.rig import Rig
+
+READ = {"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}
+CALL = '<tool_call>{"name": "read_file", "arguments": {"path": "a.py"}}</tool_call>'
+THINKS = f"<think>\nPerhaps {CALL}.\n</think>\n\nI look.{CALL}"
+
+
+def asks(path: str, words: str) -> dict[str, Any]:
+    if path == "/v1/responses":
+        return {"model": "rtrl", "input": words, "tools": [{**READ["function"], "type": "function"}]}
+    tool = {"name": "read_file", "input_schema": {"type": "object"}} if "messages" in path else READ
+    return {
+        "model": "rtrl",
+        "max_tokens": 500,
+        "messages": [{"role": "user", "content": words}],
+        "tools": [tool],
+    }
+
+
+def shown(path: str, body: dict[str, Any]) -> list[tuple[str, str]]:
+    """Thoughts, text and calls of an answer, in order."""
+    if path == "/v1/chat/completions":
+        message = body["choices"][0]["message"]
+        calls = [("call", call["function"]["name"]) for call in message["tool_calls"]]
+        return [("thought", message["reasoning_content"]), ("text", message["content"]), *calls]
+    if path == "/v1/messages":
+        return [
+            ("thought", block["thinking"])
+            if block["type"] == "thinking"
+            else ("call", block["name"])
+            if block["type"] == "tool_use"
+            else ("text", block["text"])
+            for block in body["content"]
+        ]
+    return [
+        ("call", item["name"])
+        if item["type"] == "function_call"
+        else ({"reasoning": "thought", "message": "text"}[item["type"]], item["content"][0]["text"])
+        for item in body["output"]
+    ]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+async def test_thoughts_are_apart_and_their_calls_none(rig: Rig, path: str) -> None:
+    answer = await rig.http.post(path, json=asks(path, f"stub:say {THINKS}"))
+    thought, text, call = ("thought", f"Perhaps {CALL}."), ("text", "I look."), ("call", "read_file")
+    assert shown(path, answer.json()) == [thought, text, call]
+    (generation,) = rig.generations()
+    assert len(generation.tool_calls) == 1
+    assert generation.invalid_tool_calls == 0
+    assert rig.payload(generation.id)[0].answer == THINKS, "what is recorded is what was sampled"
+
+
+async def test_thoughts_are_apart_in_a_stream(rig: Rig) -> None:
+    text = (await rig.chat(f"stub:say {THINKS}", tools=[READ], stream=True)).text
+    told = [json.loads(line[6:])["choices"][0]["delta"] for line in text.split("\n\n")[:-2]]
+    assert "".join(one.get("reasoning_content", "") for one in told) == f"Perhaps {CALL}."
+    assert "".join(one.get("content", "") for one in told) == "I look."
+    assert sum("tool_calls" in one for one in told) == 1
+
+
+async def test_plain_completions_are_left_as_they_are(rig: Rig) -> None:
+    answer = await rig.http.post("/v1/completions", json={"model": "rtrl", "prompt": f"stub:say {THINKS}"})
+    assert answer.json()["choices"][0]["text"].startswith("<think>")
+
+
+@pytest.mark.parametrize("bound", [{}, {"tool_choice": "required", "tools": [READ]}])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_thought_that_the_prompt_opened(rig: Rig, tmp_path: Path, stream: bool, bound: Any) -> None:
+    """DeepSeek's and Qwen's templates end in `<think>` where the model is to think. A grammar knows nothing
+    of that: the answer has to begin with the call, which would be lost in a thought that never ends."""
+    tokens = list(render([], None))[-2:]  # the tag, as if it were one, and a line end
+    known = {"added_tokens": [{"id": tokens[0], "content": "<think>"}, {"id": 300, "content": "</think>"}]}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(known))
+    rig.served.checkpoint = Checkpoint(rig.served.checkpoint.digest, tmp_path)
+    says = CALL if bound else "Hm.\n</think>\n\nDone."
+    answer = await rig.chat(f"stub:say {says}", stream=stream, **bound)
+    if stream:
+        told = [json.loads(line[6:])["choices"][0]["delta"] for line in answer.text.split("\n\n")[:-2]]
+    else:
+        told = [answer.json()["choices"][0]["message"]]
+    assert "".join(one.get("reasoning_content", "") for one in told) == ("" if bound else "Hm.")
+    assert "".join(one.get("content") or "" for one in told) == ("" if bound else "Done.")
+    assert sum("tool_calls" in one for one in told) == bool(bound)
+
+
+def test_whether_a_thought_is_open_behind_a_prompt(tmp_path: Path) -> None:
+    assert not begins_within([1, 7], tmp_path), "no tokenizer"
+    (tmp_path / "a").mkdir()
+    known = {"added_tokens": [{"id": 7, "content": "<think>"}, {"id": 8, "content": "</think>"}]}
+    (tmp_path / "a" / "tokenizer.json").write_text(json.dumps(known))
+    prompts = [[1, 7], [7, 1], [1, 7, 8], [7, 8, 1], [7, 1, 1], [7], []]
+    assert [begins_within(prompt, tmp_path / "a") for prompt in prompts] == [
+        True,
+        True,
+        *[False] * 3,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses"])
+async def test_a_model_is_told_its_own_thoughts_again_and_no_others(rig: Rig, path: str) -> None:
+    asked = asks(path, f"stub:say {THINKS}")
+    answer = (await rig.http.post(path, json=asked)).json()
+    rig.stub.words = "stub:say done"
+    if path == "/v1/messages":
+        call = answer["content"][-1]["id"]
+        others = {"type": "thinking", "thinking": "of another", "signature": "x"}
+        result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call, "content": "a"}]}
+        asked["messages"] += [{"role": "assistant", "content": [others, *answer["content"]]}, result]
+    else:
+        call = answer["output"][-1]["call_id"]
+        others = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "of another"}]}
+        result = {"type": "function_call_output", "call_id": call, "output": "a"}
+        asked["input"] = [{"role": "user", "content": asked["input"]}, others, *answer["output"], result]
+    assert (await rig.http.post(path, json=asked)).status_code == 200
+    sent = rig.stub.requests[-1]["messages"]
+    assert [one["role"] for one in sent] == ["user", "assistant", "tool"]
+    assert (sent[1]["reasoning_content"], sent[1]["content"]) == (f"Perhaps {CALL}.", "I look.")
+    assert "of another" not in json.dumps(sent)
+    one, two = rig.generations()
+    assert (one.session, one.episode) == (two.session, two.episode)
