@@ -46,7 +46,7 @@ _COMPANIONS = (
     "processor_config.json",
     "LICENSE",
 )
-_TEMPLATES = "additional_chat_templates"  # beside chat_template.jinja: one for requests with tools, say
+TEMPLATES = "additional_chat_templates"  # beside chat_template.jinja: one for requests with tools, say
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -276,10 +276,10 @@ def save_checkpoint(model: PreTrainedModel, folder: Path, *, companions: Path, d
 
 def copy_templates(source: Path, folder: Path) -> None:
     """Bring along the further chat templates of a model that has several; no folder, which may be a link."""
-    for path in (source / _TEMPLATES).glob("*.jinja") if source != folder else ():
-        (folder / _TEMPLATES).mkdir(parents=True, exist_ok=True)
+    for path in (source / TEMPLATES).glob("*.jinja") if source != folder else ():
+        (folder / TEMPLATES).mkdir(parents=True, exist_ok=True)
         if path.is_file():
-            shutil.copyfile(path, folder / _TEMPLATES / path.name)
+            shutil.copyfile(path, folder / TEMPLATES / path.name)
 
 
 def _save(model: PreTrainedModel, folder: Path, state: dict[str, Tensor] | None) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cursorbench.harness import hermes
+from cursorbench.harness.call_blocks import ANY, Block
 from cursorbench.harness.episode import Message
 from cursorbench.harness.results import printable
 from cursorbench.harness.thoughts import apart
@@ -51,15 +52,20 @@ class ChatRequest:
 
 
 def assistant_message(
-    text: str, turn: int = 0, tools: Sequence[hermes.Tool] = (), *, begun: bool = False
+    text: str,
+    turn: int = 0,
+    tools: Sequence[hermes.Tool] = (),
+    blocks: Sequence[Block] = ANY,
+    *,
+    begun: bool = False,
 ) -> Message:
     """The OpenAI message for what a model wrote, as the gateway makes it; for engines called in process.
 
-    `begun`: whether the prompt ended within a thought.
+    `blocks`: those of calls that the model writes; `begun`: whether the prompt ended within a thought.
     """
     functions = [tool["function"] for tool in tools]
     thought, said = apart(text, begun=begun)
-    parsed = hermes.parse(said, {each["name"]: each.get("parameters") for each in functions})
+    parsed = hermes.parse(said, {each["name"]: each.get("parameters") for each in functions}, blocks)
     message: Message = {"role": "assistant", "content": parsed.content or None}
     if thought:
         message["reasoning_content"] = thought

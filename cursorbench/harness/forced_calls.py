@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from cursorbench.harness import function_tags
-from cursorbench.harness.hermes import CLOSE, OPEN
+from cursorbench.harness.call_blocks import CLOSE, OPEN
 
 Format = dict[str, Any]
 

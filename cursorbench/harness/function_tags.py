@@ -1,4 +1,4 @@
-"""What stands in a `<tool_call>` block of Qwen3-Coder and of models that write calls as it does: tags.
+"""Calls in tags, of which each value has its own: Qwen3-Coder's, and those of other families of models.
 
     <function=NAME>
     <parameter=KEY>
@@ -6,10 +6,11 @@
     </parameter>
     </function>
 
-Values are plain text; of what type, the tool's schema tells. A value ends at the first `</parameter>` that
-another parameter or the end of the function follows, so it may speak of these tags. Where the block ends
-before, a tag was left out and the call is none: what follows would be taken for its value. Source: the
-templates of Qwen3-Coder and Qwen3.5. Not for: the block around it (`hermes.py`).
+Values are plain text; of what type, the tool's schema tells, or the tag itself. A value ends at the first
+end tag that another value's tag or the end of the function follows, so it may speak of these tags. Where the
+block ends before, a tag was left out and the call is none: what follows would be taken for its value. Source:
+the templates of Qwen3-Coder and Qwen3.5, GLM-4.5 and 4.7, MiniMax-M2, Seed-OSS and DeepSeek-V3.2. Not for:
+the block around it (`call_blocks.py`).
 """
 
 from __future__ import annotations
@@ -23,9 +24,6 @@ from urllib.parse import unquote
 
 OPENING = "<function="
 LONGEST = 1000  # characters of a name
-_PARAMETER, _VALUE_END, _END = "<parameter=", "</parameter>", "</function>"
-_NAME = re.compile(rf"=([^<>\n]{{1,{LONGEST}}})>")
-_CUT = re.compile(r"</(?:function|parameter)>[ \t\r\n]*</tool_call>")  # the block's end, a tag too early
 _BLANK = re.compile(r"[ \t\r\n]*")
 _BOOLEANS = {"true": True, "false": False}
 _TYPES = {
@@ -40,37 +38,112 @@ _TYPES = {
 _PARTS, _LISTED = 200, 1000  # of a property's schema, and values of an enum, that are looked at
 
 
+class Form(NamedTuple):
+    """The tags of a family of models.
+
+    Attributes:
+        head: how a call begins, whatever its name.
+        name: the whole tag with its name.
+        key_head: how a value's tag begins.
+        key: the whole tag: the key, and "true" or "false" where it tells whether the value is text.
+        value_end: behind a value.
+        end: behind the last value; `inside` says whether it belongs to the call.
+        cut: two ends with an end tag left out between them.
+    """
+
+    head: str
+    name: re.Pattern[str]
+    key_head: str
+    key: re.Pattern[str]
+    value_end: str
+    end: str
+    cut: re.Pattern[str]
+    inside: bool = True
+
+
+def _form(
+    head: str, close: str, key_head: str, key_close: str, ends: tuple[str, str], block_end: str
+) -> Form:
+    """One whose tags have the name and the key in them, `close` and `key_close` behind these."""
+    value_end, end = ends
+    either = "|".join(map(re.escape, (end, value_end)))
+    named = rf"([^<>\n]{{1,{LONGEST}}}?)"
+    return Form(
+        head,
+        re.compile(f"{re.escape(head)}{named}{close}"),
+        key_head,
+        re.compile(f"{re.escape(key_head)}{named}{key_close}"),
+        value_end,
+        end,
+        re.compile(rf"(?:{either})[ \t\r\n]*{re.escape(block_end)}"),
+    )
+
+
+def qwen(block_end: str) -> Form:
+    """Qwen3-Coder's, in blocks that end with `block_end`."""
+    return _form(OPENING, ">", "<parameter=", ">", ("</parameter>", "</function>"), block_end)
+
+
+MINIMAX = _form(
+    '<invoke name="', '">', '<parameter name="', '">', ("</parameter>", "</invoke>"), "</minimax:tool_call>"
+)
+DSML = _form(
+    '<｜DSML｜invoke name="',
+    '">',
+    '<｜DSML｜parameter name="',
+    '"(?: string="(true|false)")?>',
+    ("</｜DSML｜parameter>", "</｜DSML｜invoke>"),
+    "</｜DSML｜function_calls>",
+)
+GLM = Form(
+    "",
+    re.compile(rf"([^<>{{}}\"\s][^<>{{}}\"\n]{{0,{LONGEST}}}?)[ \t\r]*(?=\n|<arg_key>|</tool_call>)"),
+    "<arg_key>",
+    re.compile(rf"<arg_key>([^<>\n]{{1,{LONGEST}}})</arg_key>[ \t\r\n]*<arg_value>"),
+    "</arg_value>",
+    "</tool_call>",
+    re.compile(r"</tool_call>[ \t\r\n]*<tool_call>"),
+    inside=False,
+)
+
+
 class Function(NamedTuple):
-    """A call: its name, its values as they were written, and the offset behind it."""
+    """A call: its name, its values as they were written, whether they are text where their tags tell it, and
+    the offset behind it."""
 
     name: str
     values: dict[str, str]
+    told: dict[str, bool]
     end: int
 
 
-def read(text: str, begin: int) -> Function | bool:
-    """The call that begins at `begin`, with OPENING; else whether more text could make it one."""
-    name = _NAME.match(text, begin + len(OPENING) - 1)
+def read(text: str, begin: int, form: Form) -> Function | bool:
+    """The call that begins at `begin`; else whether more text could make it one."""
+    name = form.name.match(text, begin)
     if name is None:
-        return _is_begun(text[begin:], OPENING)
+        return _is_begun(text[begin : begin + 2 * LONGEST], form.head)
     values: dict[str, str] = {}
+    told: dict[str, bool] = {}
     at = _behind_blanks(text, name.end())
-    while not text.startswith(_END, at):
-        key = _NAME.match(text, at + len(_PARAMETER) - 1) if text.startswith(_PARAMETER, at) else None
+    while not text.startswith(form.end, at):
+        key = form.key.match(text, at)
         if key is None:
-            rest = text[at : at + 2000]
-            return _END.startswith(rest) or _is_begun(rest, _PARAMETER)
-        end, behind = _value_end(text, key.end())
-        cut = _CUT.search(text, key.end(), end if end >= 0 else len(text))
+            rest = text[at : at + 2 * LONGEST]
+            return form.end.startswith(rest) or _is_begun(rest, form.key_head)
+        end, behind = _value_end(text, key.end(), form)
+        cut = form.cut.search(text, key.end(), end if end >= 0 else len(text))
         if cut is not None or end < 0:
             return cut is None
-        values[key[1].strip()] = text[key.end() : end].removeprefix("\n").removesuffix("\n")
+        called = key[1].strip()
+        values[called] = text[key.end() : end].removeprefix("\n").removesuffix("\n")
+        if key.lastindex == 2:
+            told[called] = key[2] == "true"
         at = behind
-    return Function(name[1].strip(), values, at + len(_END))
+    return Function(name[1].strip(), values, told, at + len(form.end) * form.inside)
 
 
-def arguments(values: Mapping[str, str], parameters: object) -> str:
-    """JSON of a call's values, each of a type that `parameters`, the tool's schema, has for it.
+def arguments(function: Function, parameters: object) -> str:
+    """JSON of a call's values, each of a type that its tag or `parameters`, the tool's schema, has for it.
 
     A value that is none of these types stays text: it fails the schema then.
     """
@@ -78,29 +151,34 @@ def arguments(values: Mapping[str, str], parameters: object) -> str:
     properties = root.get("properties")
     known = properties if isinstance(properties, Mapping) else {}
     others = root.get("additionalProperties")
-    typed = {key: _typed(text, _said(known.get(key, others), root)) for key, text in values.items()}
+    typed = {}
+    for key, text in function.values.items():
+        said = _said(known.get(key, others), root)
+        if key in function.told:
+            said = _Said({"string"} if function.told[key] else {"array"}, set())
+        typed[key] = _typed(text, said)
     return json.dumps(typed, ensure_ascii=False)
 
 
 def _is_begun(rest: str, tag: str) -> bool:
-    """Whether `rest`, up to the text's end, is the beginning of `tag` and a name."""
+    """Whether `rest`, up to the text's end or longer than a name, may be the begin of `tag` and a name."""
     if len(rest) <= len(tag):
         return tag.startswith(rest)
-    return rest.startswith(tag) and len(rest) < LONGEST and not set("<>\n") & set(rest[len(tag) :])
+    return rest.startswith(tag) and len(rest) < LONGEST and "\n" not in rest[len(tag) :]
 
 
 def _behind_blanks(text: str, at: int) -> int:
     return _BLANK.match(text, at).end()  # type: ignore[union-attr]  # matches the empty string
 
 
-def _value_end(text: str, begin: int) -> tuple[int, int]:
+def _value_end(text: str, begin: int, form: Form) -> tuple[int, int]:
     """Where the value that begins at `begin` ends, and where what follows it begins; (-1, -1) if nowhere."""
     end = begin
-    while (end := text.find(_VALUE_END, end)) >= 0:
-        behind = _behind_blanks(text, end + len(_VALUE_END))
-        if text.startswith((_PARAMETER, _END), behind):
+    while (end := text.find(form.value_end, end)) >= 0:
+        behind = _behind_blanks(text, end + len(form.value_end))
+        if text.startswith((form.key_head, form.end), behind):
             return end, behind
-        end += len(_VALUE_END)
+        end += len(form.value_end)
     return -1, -1
 
 

@@ -1,45 +1,29 @@
-"""Tool calls in plain text: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, the Hermes form, or
-Qwen3-Coder's, which has tags in such a block (`function_tags.py`).
+"""Tool calls in plain text: an answer's blocks of calls (`call_blocks.py`), and the text around them.
 
 For the gateway (which parses what the engine wrote, so that exact tokens and streaming agree) and
 for the harness. Not a repairer: what does not parse is reported as unparsable and stays text, so
 that a broken call costs the model what it costs the user. Pure functions; nothing here raises on
 any model output.
 
-The forms are those that vLLM's tool parsers `hermes` and `qwen3_coder` read, unclosed last call included; the
-differences are that one broken call does not void the others, and that a value may hold `</tool_call>`.
+The forms are those that vLLM's tool parsers read, unclosed last call included; the differences are that one
+broken call does not void the others, and that a value may hold the tag which ends the block.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
-
-import msgspec
+from typing import Any, Literal, NamedTuple
 
 from cursorbench.errors import UsageError
-from cursorbench.harness import function_tags
+from cursorbench.harness.call_blocks import ANY, CLOSE, OPEN, Block, Found, Schemas, find
 from cursorbench.harness.tool_schema import SET_STEPS, Allowance, BadSchemaError, ToolSchema
 
-OPEN = "<tool_call>"
-CLOSE = "</tool_call>"
-
 CallError = Literal["", "unparsable", "unknown_tool", "schema"]
-Schemas = Mapping[str, object]
 Tool = Mapping[str, Any]  # as in the OpenAI API: {"type": "function", "function": {...}}
 
 _NONE: Schemas = {}
-_DECODER = json.JSONDecoder()
-_BLANK = re.compile(r"[ \t\r\n]*")
-_CLOSING = re.compile(rf"[ \t\r\n]*{re.escape(CLOSE)}")
-
-
-class _Call(msgspec.Struct):
-    name: str
-    arguments: msgspec.Raw
 
 
 @dataclass(frozen=True)
@@ -80,67 +64,68 @@ class Parsed:
         return tuple(call for call in self.calls if not call.error)
 
 
-def _decode(text: str, start: int, parameters: Schemas) -> tuple[str, str, int] | None:
-    """Name and arguments of the call that begins at `start`, and where it ends; None if there is none."""
-    begin = _BLANK.match(text, start).end()  # type: ignore[union-attr]  # matches the empty string
-    if text.startswith(function_tags.OPENING, begin):
-        found = function_tags.read(text, begin)
-        if not isinstance(found, function_tags.Function):
-            return None
-        typed = function_tags.arguments(found.values, parameters.get(found.name))
-        return found.name, typed, found.end
-    if not text.startswith("{", begin):
-        return None
-    try:
-        _, end = _DECODER.raw_decode(text, begin)
-        call = msgspec.json.decode(text[begin:end], type=_Call)
-    except (ValueError, RecursionError, msgspec.MsgspecError):
-        return None
-    return call.name, bytes(call.arguments).decode(), end
+class Calls(NamedTuple):
+    """The calls of one block, which together are all of it, or one that is unparsable where it is broken.
+
+    `final`: no further text can change how they read.
+    """
+
+    calls: list[RawCall]
+    final: bool
 
 
-def _unparsable_end(text: str, start: int) -> int:
+def opening(text: str, blocks: Sequence[Block] = ANY, at: int = 0) -> tuple[int, Block] | None:
+    """Where the first block from `at` on opens, and its kind; None where there is none."""
+    begun = [(start, block) for block in blocks if (start := text.find(block.open, at)) >= 0]
+    return min(begun, key=lambda one: one[0], default=None)
+
+
+def block_at(text: str, start: int, block: Block, parameters: Schemas = _NONE) -> Calls:
+    """The calls of the block that opens at `start`."""
+    found = find(block, text, start, parameters)
+    if found.state == "whole" or (found.state == "open" and found.calls and found.end == len(text)):
+        return Calls(_raw(found, start), found.state == "whole")
+    body = start + len(block.open)
+    end = _unparsable_end(text, body, block)
+    ended = text.startswith(block.open, end) or text.endswith(block.close, body, end)
+    return Calls([RawCall("", text[start:end], "unparsable", start, end)], found.state == "broken" and ended)
+
+
+def _raw(found: Found, start: int) -> list[RawCall]:
+    ends = [call.end for call in found.calls[:-1]] + [found.end]
+    return [
+        RawCall(call.name, call.arguments, "", begin, end)
+        for call, begin, end in zip(found.calls, [start, *ends], ends, strict=False)
+    ]
+
+
+def _unparsable_end(text: str, start: int, block: Block) -> int:
     """Where a broken block ends: after the next closing tag, before the next opening one, or at the end."""
-    close = text.find(CLOSE, start)
-    opening = text.find(OPEN, start)
+    close = text.find(block.close, start)
+    opening = text.find(block.open, start)
     if close >= 0 and (opening < 0 or close < opening):
-        return close + len(CLOSE)
+        return close + len(block.close)
     return opening if opening >= 0 else len(text)
 
 
-def _block(text: str, start: int, parameters: Schemas) -> RawCall:
-    """The block that opens at `start`."""
-    body = start + len(OPEN)
-    decoded = _decode(text, body, parameters)
-    if decoded is not None:
-        name, arguments, end = decoded
-        closing = _CLOSING.match(text, end)
-        rest = _BLANK.match(text, end)
-        at_end = rest is not None and rest.end() == len(text)
-        if closing is not None or at_end:
-            stop = closing.end() if closing is not None else len(text)
-            return RawCall(name, arguments, "", start, stop)
-    end = _unparsable_end(text, body)
-    return RawCall("", text[start:end], "unparsable", start, end)
-
-
-def parse(text: str, parameters: Schemas = _NONE) -> Parsed:
+def parse(text: str, parameters: Schemas = _NONE, blocks: Sequence[Block] = ANY) -> Parsed:
     """Take an answer apart into content and calls. Never raises.
 
-    `parameters`, by the tools' names, say of what types values in tags are; others are text.
+    `parameters`, by the tools' names, say of what types values in tags are; others are text. `blocks`: those
+    that the model writes.
     """
     calls: list[RawCall] = []
     content: list[str] = []
     at = 0
-    while (start := text.find(OPEN, at)) >= 0:
+    while (begun := opening(text, blocks, at)) is not None:
+        start, block = begun
         content.append(text[at:start])
-        call = _block(text, start, parameters)
-        if call.error:
-            content.append(text[call.start : call.end])
-        calls.append(call)
-        at = call.end
-    content.append(text[at:])
-    return Parsed("".join(content), tuple(calls))
+        found = block_at(text, start, block, parameters).calls
+        at = found[-1].end
+        if found[0].error:
+            content.append(text[start:at])
+        calls += found
+    return Parsed("".join([*content, text[at:]]), tuple(calls))
 
 
 def render(name: str, arguments: Mapping[str, Any] | str) -> str:

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Literal
 
 from cursorbench.harness.budget import StopReason
-from cursorbench.harness.hermes import OPEN
+from cursorbench.harness.call_blocks import OPEN
 from cursorbench.harness.loop import AgentLoop
 from cursorbench.harness.results import Edit
 from cursorbench.sessions.lines import persistence

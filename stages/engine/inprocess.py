@@ -31,7 +31,7 @@ from stages.engine.lifetime import PARENT_VARIABLE
 from stages.engine.process import environment, open_log, require_checkpoint
 from stages.engine.verification import Verification, judge_probes, read_fingerprint, tensor_report
 from stages.errors import DependencyDownError, IntegrityError, UsageError
-from stages.thinking import begins_within
+from stages.model_forms import forms_of
 
 _PLAIN = (
     "leave harness, behaviour and cursorbench out of eval.suites: snippets, perplexity: and lm_eval: ask none"
@@ -248,5 +248,6 @@ def _message(request: ChatRequest, answer: dict[str, Any], checkpoint: Path) -> 
     if "error" in answer:
         return {"role": "assistant", "content": None, **answer}
     turn = sum(1 for message in request.messages if message.get("role") == "assistant")
-    begun = begins_within(answer["prompt_ids"], checkpoint)
-    return {**assistant_message(answer["text"], turn, request.tools, begun=begun), **answer}
+    forms = forms_of(checkpoint)
+    begun = forms.begins_within(answer["prompt_ids"])
+    return {**assistant_message(answer["text"], turn, request.tools, forms.blocks, begun=begun), **answer}

@@ -17,7 +17,7 @@ from stages.gateway.http import JSON_TYPE, Send, send_body
 from stages.gateway.metrics import Metrics
 from stages.gateway.shares import Whose
 from stages.gateway.tools import Answer, ToolStream, read_answer
-from stages.thinking import begins_within
+from stages.model_forms import forms_of
 
 ENGINE_PATH = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 OBJECT = {"chat": "chat.completion", "completions": "text_completion"}
@@ -57,14 +57,14 @@ class Answerer:
             gate.leave()
         answered = time.perf_counter()
         sampled, choice = read_whole(value)
-        thoughts = thoughts_of(call, sampled.prompt)
+        thoughts, blocks = thoughts_of(call, sampled.prompt), forms_of(call.checkpoint.path).blocks
         if sampled.finish_reason in BROKEN:
             sampled.defect = LOST
-            begun = ToolStream(request.tools, thoughts)
+            begun = ToolStream(request.tools, thoughts, blocks)
             begun.feed(sampled.text)  # and no more: a call that was cut is broken by the cut
             self.recorder.record(call, sampled, begun.answer, ttft_s=answered - call.began)
             raise lost()
-        answer = read_answer(sampled.text, request.tools, thoughts)
+        answer = read_answer(sampled.text, request.tools, thoughts, blocks)
         finish = finish_reason(sampled.finish_reason, answer)
         self.recorder.record(call, sampled, answer, ttft_s=answered - call.began)
         told = whole_body(call, value, choice, answer, finish)
@@ -93,7 +93,7 @@ def thoughts_of(call: Call, prompt: Sequence[int] | None) -> Thoughts | None:
 
 def is_opened(call: Call, prompt: Sequence[int]) -> bool:
     """Whether the answer begins within a thought. One bound by a grammar has to begin as that does."""
-    return not call.request.sampling.grammar and begins_within(prompt, call.checkpoint.path)
+    return not call.request.sampling.grammar and forms_of(call.checkpoint.path).begins_within(prompt)
 
 
 def names_of(call: Call, form: Form) -> list[tuple[bytes, bytes]]:

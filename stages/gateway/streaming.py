@@ -35,6 +35,7 @@ from stages.gateway.gate import CUT, CutShortError
 from stages.gateway.http import Receive, Send
 from stages.gateway.shares import Whose
 from stages.gateway.tools import Sent, Thought, ToolStream
+from stages.model_forms import forms_of
 
 _OBJECT = {"chat": "chat.completion.chunk", "completions": "text_completion"}
 _HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
@@ -54,7 +55,7 @@ class Stream:
         self._send = send
         self._sampled = Sampled()
         self._thoughts = thoughts_of(call, None)
-        self._tools = ToolStream(call.request.tools, self._thoughts)
+        self._tools = ToolStream(call.request.tools, self._thoughts, forms_of(call.checkpoint.path).blocks)
         self._calls_sent = 0
         self._first_token: float | None = None
         self._last_logprobs: Any = None

@@ -6,18 +6,16 @@ answer reads the same either way; a test holds that for any text cut anywhere.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from cursorbench.harness import function_tags, hermes
+from cursorbench.harness import hermes
+from cursorbench.harness.call_blocks import ANY, Block
 from cursorbench.harness.thoughts import Thoughts, apart, begun_tag
 from cursorbench.harness.tool_schema import Allowance
 from stages.records import ToolCall
-
-_DECODER = json.JSONDecoder()
-_UNDECIDED = 12  # an error this close to the end may be no error once more text is there
 
 
 class Thought(NamedTuple):
@@ -70,12 +68,17 @@ class Answer:
         return entry
 
 
-def read_answer(text: str, tools: hermes.ToolSet | None, thoughts: Thoughts | None = None) -> Answer:
-    """A whole answer. Without tools and without `thoughts` the text is left as it is."""
+def read_answer(
+    text: str,
+    tools: hermes.ToolSet | None,
+    thoughts: Thoughts | None = None,
+    blocks: Sequence[Block] = ANY,
+) -> Answer:
+    """A whole answer of a model that writes `blocks`. Without tools and `thoughts` the text is left as is."""
     thought, said = apart(text, begun=thoughts.begun) if thoughts is not None else ("", text)
-    if tools is None or hermes.OPEN not in said:
+    if tools is None:
         return Answer(content=said, thoughts=thought)
-    parsed = hermes.parse(said, tools.parameters)
+    parsed = hermes.parse(said, tools.parameters, blocks)
     answer = Answer(content=parsed.content, thoughts=thought)
     for call in parsed.calls:
         answer.take(call, tools)
@@ -88,9 +91,14 @@ class ToolStream:
     `feed` and `finish` return what may be sent now, in order.
     """
 
-    def __init__(self, tools: hermes.ToolSet | None, thoughts: Thoughts | None = None) -> None:
+    def __init__(
+        self,
+        tools: hermes.ToolSet | None,
+        thoughts: Thoughts | None = None,
+        blocks: Sequence[Block] = ANY,
+    ) -> None:
         self.answer = Answer()
-        self._tools, self._thoughts = tools, thoughts
+        self._tools, self._thoughts, self._blocks = tools, thoughts, blocks
         self._held = ""
 
     def feed(self, text: str) -> list[Sent]:
@@ -102,12 +110,9 @@ class ToolStream:
         """The text is complete."""
         thought, said = self._thoughts.finish() if self._thoughts is not None else ("", "")
         out = [*self._think(thought), *self._say(said)]
-        while self._held and self._tools is not None:
-            parsed = hermes.parse(self._held, self._tools.parameters)
-            if not parsed.calls:
-                break
-            self._emit(out, parsed.calls[0].start)
-            self._take(out, hermes.parse(self._held, self._tools.parameters).calls[0])
+        if self._tools is not None:
+            while (begun := hermes.opening(self._held, self._blocks)) is not None:
+                self._take(out, *begun, last=True)
         self._emit(out, len(self._held))
         return out
 
@@ -121,16 +126,10 @@ class ToolStream:
             return [text] if text else []
         self._held += text
         out: list[Sent] = []
-        while self._held:
-            start = self._held.find(hermes.OPEN)
-            if start < 0:
-                self._emit(out, len(self._held) - begun_tag(self._held, hermes.OPEN))
+        while (begun := hermes.opening(self._held, self._blocks)) is not None:
+            if not self._take(out, *begun, last=False):
                 return out
-            self._emit(out, start)
-            call = _decided(self._held, self._tools)
-            if call is None:
-                return out
-            self._take(out, call)
+        self._emit(out, len(self._held) - max(begun_tag(self._held, block.open) for block in self._blocks))
         return out
 
     def _emit(self, out: list[Sent], length: int) -> None:
@@ -139,43 +138,21 @@ class ToolStream:
             out.append(self._held[:length])
             self._held = self._held[length:]
 
-    def _take(self, out: list[Sent], call: hermes.RawCall) -> None:
+    def _take(self, out: list[Sent], start: int, block: Block, *, last: bool) -> bool:
+        """The block that opens at `start`, and what is before it; False while more text may change it."""
         assert self._tools is not None
-        entry = self.answer.take(call, self._tools)
-        if entry is None:
-            self._emit(out, call.end)
-        else:
+        self._emit(out, start)
+        held, body = self._held, len(block.open)
+        if not last and held.find(block.close, body) < 0 and held.find(block.open, body) < 0:
+            return False
+        found = hermes.block_at(held, 0, block, self._tools.parameters)
+        if not (found.final or last):
+            return False
+        for call in found.calls:
+            entry = self.answer.take(call, self._tools)
+            if entry is None:
+                self._emit(out, call.end)
+                return True
             out.append(entry)
-            self._held = self._held[call.end :]
-
-
-def _decided(held: str, tools: hermes.ToolSet) -> hermes.RawCall | None:
-    """The block at the start of `held` if no further text can change how it reads."""
-    body = len(hermes.OPEN)
-    if hermes.CLOSE not in held[body:] and hermes.OPEN not in held[body:]:
-        return None
-    call = hermes.parse(held, tools.parameters).calls[0]
-    if call.error:
-        return None if _may_continue(held, body) else call
-    return call if held[: call.end].endswith(hermes.CLOSE) else None
-
-
-def _may_continue(held: str, body: int) -> bool:
-    """Whether the block at `body` is broken only because its JSON, or a tag of its, has not all come."""
-    begin = len(held) - len(held[body:].lstrip(" \t\r\n"))
-    if not held.startswith("{", begin):
-        found = function_tags.read(held, begin)
-        return found if isinstance(found, bool) else _may_close(held[found.end :])
-    try:
-        _, end = _DECODER.raw_decode(held, begin)
-    except json.JSONDecodeError as error:
-        return error.msg.startswith("Unterminated string") or error.pos >= len(held) - _UNDECIDED
-    except (ValueError, RecursionError):
-        return False
-    return _may_close(held[end:])
-
-
-def _may_close(behind: str) -> bool:
-    """Whether the closing tag is all that `behind` may be the beginning of."""
-    rest = behind.lstrip(" \t\r\n")
-    return rest != hermes.CLOSE and hermes.CLOSE.startswith(rest)
+        self._held = held[found.calls[-1].end :]
+        return True

@@ -24,6 +24,7 @@ import msgspec
 from cursorbench.harness import hermes
 from cursorbench.harness.forced_calls import ForcedCalls, schema_of_text, structural_tag
 from cursorbench.harness.thoughts import apart
+from stages.model_forms import PLAIN, ModelForms
 from stages.records import Sampling
 from stages.shadow.compare import Answered
 from stages.shadow.recorded import Recorded
@@ -46,7 +47,7 @@ def replay(
     side_by_side: int,
     timeout_s: float,
     tools: Tools,
-    begun: Callable[[Sequence[int]], bool] = lambda _: False,
+    forms: ModelForms = PLAIN,
     asked: Callable[[], None] = lambda: None,
     gone: Callable[[], None] = lambda: None,
 ) -> list[Pair]:
@@ -57,7 +58,7 @@ def replay(
         context: most tokens of prompt and answer together.
         side_by_side: requests that are asked at a time, each of one engine.
         tools: the tools of a request, where they are known; None checks only whether calls parse.
-        begun: whether a prompt, token ids, ends within a thought.
+        forms: how the model writes thoughts and calls.
         asked: called after each pair.
         gone: called before that when an engine was not there to answer; what it raises ends the replay.
     """
@@ -71,9 +72,8 @@ def replay(
         def pair(numbered: tuple[int, Recorded]) -> Pair:
             number, request = numbered
             offered = tools(request)
-            calls = partial(
-                broken, tools=offered, begun=not request.sampling.grammar and begun(request.prompt)
-            )
+            begun = not request.sampling.grammar and forms.begins_within(request.prompt)
+            calls = partial(broken, tools=offered, forms=forms, begun=begun)
             sides = [(ours, live.model or model), (theirs, candidate.model or model)]
             found = {
                 client: _ask(client, body(request, name, context, offered) | {"cache_salt": salt}, calls)
@@ -121,13 +121,13 @@ def _ask(client: httpx.Client, wanted: Mapping[str, Any], calls: Callable[[str],
     return Answered(tokens=tokens, ms=ms, broken_calls=calls(text), empty=not text.strip())
 
 
-def broken(text: str, *, tools: hermes.ToolSet | None, begun: bool = False) -> int:
+def broken(text: str, *, tools: hermes.ToolSet | None, forms: ModelForms = PLAIN, begun: bool = False) -> int:
     """Calls in an answer that do not parse or, where its tools are known, that no tool takes.
 
     `begun`: whether its prompt ended within a thought.
     """
     said = apart(text, begun=begun).said
-    calls = hermes.parse(said, tools.parameters if tools is not None else {}).calls
+    calls = hermes.parse(said, tools.parameters if tools is not None else {}, forms.blocks).calls
     return sum(bool(call.error or (tools is not None and tools.check(call))) for call in calls)
 
 

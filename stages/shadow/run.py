@@ -8,11 +8,11 @@ again. No text is kept, and nothing of it reaches the spool. Not for: starting t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stages.errors import GateRejectedError
+from stages.model_forms import ModelForms, forms_of
 from stages.populations import whose
 from stages.registry.looks import record_shadow
 from stages.registry.store import Store
@@ -23,7 +23,6 @@ from stages.shadow.replay import replay
 from stages.shadow.tools import KnownTools, decoder
 from stages.stage import Progress
 from stages.target.endpoint import EngineAt
-from stages.thinking import begins_within
 from stages.who import who
 from stages.workspace import Workspace
 
@@ -65,8 +64,8 @@ def shadow(
         record_shadow(store, deployment, "skipped", told, by=who())
         return told
     tools = KnownTools(decoder(checkpoint))
-    begun = partial(begins_within, checkpoint=checkpoint)
-    verdict = _compared(workspace, found.requests, live, engine, tools, begun, progress, wanted)
+    forms = forms_of(checkpoint)
+    verdict = _compared(workspace, found.requests, live, engine, tools, forms, progress, wanted)
     wanted()
     told |= verdict.as_dict() | {
         "users": len({each.user for each in found.requests}),
@@ -90,7 +89,7 @@ def _compared(
     live: EngineAt,
     candidate: EngineAt,
     tools: KnownTools,
-    begun: Callable[[Sequence[int]], bool],
+    forms: ModelForms,
     progress: Progress,
     wanted: Callable[[], None],
 ) -> Verdict:
@@ -106,7 +105,7 @@ def _compared(
         side_by_side=config.shadow_side_by_side,
         timeout_s=config.shadow_timeout_s,
         tools=tools.of,
-        begun=begun,
+        forms=forms,
         asked=progress.advance,
         gone=wanted,
     )

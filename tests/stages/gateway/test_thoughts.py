@@ -10,7 +10,7 @@ import pytest
 
 from stages.gateway.served import Checkpoint
 from stages.gateway.stub_script import render
-from stages.thinking import begins_within
+from stages.model_forms import forms_of
 from tests.stages.gateway.rig import Rig
 
 READ = {"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}
@@ -98,12 +98,12 @@ async def test_a_thought_that_the_prompt_opened(rig: Rig, tmp_path: Path, stream
 
 
 def test_whether_a_thought_is_open_behind_a_prompt(tmp_path: Path) -> None:
-    assert not begins_within([1, 7], tmp_path), "no tokenizer"
+    assert not forms_of(tmp_path).begins_within([1, 7]), "no tokenizer"
     (tmp_path / "a").mkdir()
     known = {"added_tokens": [{"id": 7, "content": "<think>"}, {"id": 8, "content": "</think>"}]}
     (tmp_path / "a" / "tokenizer.json").write_text(json.dumps(known))
     prompts = [[1, 7], [7, 1], [1, 7, 8], [7, 8, 1], [7, 1, 1], [7], []]
-    assert [begins_within(prompt, tmp_path / "a") for prompt in prompts] == [
+    assert [forms_of(tmp_path / "a").begins_within(prompt) for prompt in prompts] == [
         True,
         True,
         *[False] * 3,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from cursorbench.harness.call_blocks import ANY, Block, blocks_of
 from cursorbench.harness.hermes import ToolSet, render
 from cursorbench.harness.thoughts import Thoughts
 from stages.gateway.offered_tools import _Compiled
@@ -35,15 +37,17 @@ PIECES = st.sampled_from(
         '{"name": "x", "arguments": {}}', '{"name": "read_file", "arguments": {"path": "</tool_call>', '"}}',
         "<function=read_file>", "<parameter=path>", "a.py</parameter>", "</function>", "<function=", "</para",
         "text", "<tool", "_call>", "</tool", '"', "\\", "\\u12", "}", "tru", '{"name": 1}', "[", "é",
-        "<think>", "</think>", "</thi",
+        "<think>", "</think>", "</thi", "<arg_key>path</arg_key>", "<arg_value>", "</arg_value>", "read_file",
+        "<minimax:tool_call>", '<invoke name="x">', '<parameter name="path">', "</parameter>", "</invoke>",
+        "</minimax:tool_call>",
     ]
 )  # fmt: skip
 
 
 def streamed(
-    text: str, cuts: list[int], thoughts: Thoughts | None = None
+    text: str, cuts: list[int], thoughts: Thoughts | None = None, blocks: Sequence[Block] = ANY
 ) -> tuple[Answer, str, list[dict[str, Any]]]:
-    stream = ToolStream(TOOLS, thoughts)
+    stream = ToolStream(TOOLS, thoughts, blocks)
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     out: list[Sent] = []
     for start, end in pairwise(places):
@@ -59,16 +63,20 @@ def streamed(
     st.lists(PIECES, max_size=12).map("".join),
     st.lists(st.integers(0, 200), max_size=30),
     st.sampled_from([None, False, True]),
+    st.sampled_from(["", "<arg_key>", "<minimax:tool_call>"]),
 )
-@example('<tool_call>{"name": "x", "arguments": {"a": "</tool_call>\\u12ab"}}</tool_call>', [59], None)
-@example('<tool_call>{"name": "x", "arguments": {"a": "</tool_call>"}}</tool_call>', [63], None)
-@example('<tool_call>{"name": "x", "arguments": {"a": "<tool_call>"}}\n</tool_call>', [59, 66], None)
-@example("<tool_call><function=x><parameter=a></tool_call></parameter></function></tool_call>", [47], None)
-@example("<tool_call><function=x></tool_call></function></tool_call>", [23, 34], None)
-def test_streamed_reads_as_whole(text: str, cuts: list[int], begun: bool | None) -> None:
+@example('<tool_call>{"name": "x", "arguments": {"a": "</tool_call>\\u12ab"}}</tool_call>', [59], None, "")
+@example('<tool_call>{"name": "x", "arguments": {"a": "</tool_call>"}}</tool_call>', [63], None, "")
+@example('<tool_call>{"name": "x", "arguments": {"a": "<tool_call>"}}\n</tool_call>', [59, 66], None, "")
+@example(
+    "<tool_call><function=x><parameter=a></tool_call></parameter></function></tool_call>", [47], None, ""
+)
+@example("<tool_call><function=x></tool_call></function></tool_call>", [23, 34], None, "")
+def test_streamed_reads_as_whole(text: str, cuts: list[int], begun: bool | None, told: str) -> None:
+    blocks = blocks_of(told)
     thoughts = [None, None] if begun is None else [Thoughts(begun=begun), Thoughts(begun=begun)]
-    whole = read_answer(text, TOOLS, thoughts[0])
-    answer, content, calls = streamed(text, cuts, thoughts[1])
+    whole = read_answer(text, TOOLS, thoughts[0], blocks)
+    answer, content, calls = streamed(text, cuts, thoughts[1], blocks)
     assert content == answer.content == whole.content
     assert answer.thoughts == whole.thoughts
     assert [c["function"] for c in calls] == [c["function"] for c in whole.calls]

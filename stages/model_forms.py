@@ -1,0 +1,68 @@
+"""How a model writes what it thinks and calls, by its checkpoint's files: tags of template and tokenizer.
+
+Some templates end prompts with the tag that opens a thought, so that the answer begins within it: exact by
+the prompt's ids, whatever variables of the template a request had. Not for: the answer's text
+(`cursorbench/harness/thoughts.py` and `hermes.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from cursorbench.harness.call_blocks import ANY, Block, blocks_of
+from cursorbench.harness.thoughts import CLOSE, OPEN
+from stages.modelio import TEMPLATES, TOKENIZER_FILE
+
+_BEHIND = 2  # tokens at a prompt's end: the tag, and line ends behind it
+_TEMPLATES = ("chat_template.jinja", "tokenizer_config.json", f"{TEMPLATES}/*.jinja")
+
+
+class _Added(msgspec.Struct):
+    id: int
+    content: str
+
+
+class _Tokenizer(msgspec.Struct):
+    added_tokens: list[_Added] = []
+
+
+class ModelForms(NamedTuple):
+    """A model's ways of writing.
+
+    Attributes:
+        tags: ids of the tags around thoughts, by their text, where these are tokens.
+        blocks: its blocks of calls.
+    """
+
+    tags: dict[str, int]
+    blocks: tuple[Block, ...] = ANY
+
+    def begins_within(self, prompt: Sequence[int]) -> bool:
+        """Whether a thought is open at the end of a prompt (token ids)."""
+        end = prompt[-_BEHIND:]
+        return self.tags.get(OPEN, -1) in end and self.tags.get(CLOSE, -1) not in end
+
+
+PLAIN = ModelForms({})
+
+
+@lru_cache(maxsize=64)
+def forms_of(checkpoint: Path) -> ModelForms:
+    """Of the model in folder `checkpoint`. What cannot be read there tells of nothing."""
+    try:
+        read = msgspec.json.decode((checkpoint / TOKENIZER_FILE).read_bytes(), type=_Tokenizer)
+    except (OSError, msgspec.MsgspecError):
+        read = _Tokenizer()
+    told = [token.content for token in read.added_tokens]
+    for name in _TEMPLATES:
+        try:
+            told += [path.read_text(errors="replace") for path in checkpoint.glob(name)]
+        except OSError:
+            continue
+    tags = {token.content: token.id for token in read.added_tokens if token.content in (OPEN, CLOSE)}
+    return ModelForms(tags, blocks_of("\n".join(told)))
