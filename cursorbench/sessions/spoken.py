@@ -39,6 +39,7 @@ _REPLIED = re.compile(CALLED + REPLY, re.DOTALL)
 _DENIED = "The user denied this operation"
 _AT_ONCE = 1500  # ms; nobody types faster, and some logs have whole seconds
 _INPUT = re.compile(r'\s*<user_input mode="\w{1,20}">(.*)</user_input>\s*', re.DOTALL)  # Cline's logs of 2026
+_MARKED = re.compile(r"[<#\[\n]")
 _WRAPPERS = ("user_query", "userRequest", "USER_REQUEST")
 
 
@@ -86,6 +87,8 @@ def turns_of(texts: Iterable[str], automatic: Automatic = "", **own: Any) -> Ite
 
 def parts(text: str, automatic: Automatic = "") -> list[Part]:
     """A text in its parts, in order; `automatic` as for `turns`. What has one author stays as it is."""
+    if not _MARKED.search(text):  # as nearly all that people write: none of what follows would find anything
+        return [Part(text, automatic or automatic_of(text))]
     if during := interrupted(text):
         return [Part(text, stopped=during)]
     marks: list[Part] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -39,7 +40,6 @@ from stages.spool.chains import Ids, Logprobs
 from stages.vault import Vault
 
 OVERFLOW = "context_overflow"  # finish reason of a prompt that did not fit: no tokens, and nothing wrong
-_INT32 = 2**31 - 1
 _INFINITE = -9999.0  # what vLLM writes for minus infinity, which JSON has not
 _ROUNDING = 1e-3  # of a logprob of 0, nats
 
@@ -261,19 +261,19 @@ def _ids(reported: Sequence[int]) -> Ids | None:
     if not reported:
         return np.empty(0, np.int32)
     try:
-        ids = np.array(reported)
-    except ValueError:  # nested
+        ids = array("i", reported)
+    except (OverflowError, TypeError):
         return None
-    if ids.ndim != 1 or ids.dtype.kind != "i" or ids.min() < 0 or ids.max() > _INT32:
-        return None
-    return ids.astype(np.int32)
+    signs = ids.tobytes()[3::4]  # in each number's last byte, where ASCII has none
+    return None if isinstance(reported[0], bool) or not signs.isascii() else np.frombuffer(ids, np.int32)
 
 
 def _logprobs(reported: Sequence[float | None]) -> Logprobs:
     """As float32; what is no number becomes NaN."""
-    numbers = (value if type(value) in (float, int) else math.nan for value in reported)
+    if not {*map(type, reported)} <= {float, int}:
+        reported = [value if type(value) in (float, int) else math.nan for value in reported]
     with np.errstate(over="ignore"):
-        return np.fromiter(numbers, np.float64, len(reported)).astype(np.float32)
+        return np.array(reported, np.float64).astype(np.float32)
 
 
 def _not_recorded() -> ApiError:
@@ -283,14 +283,15 @@ def _not_recorded() -> ApiError:
 def find_defect(sampled: Sampled, tokens: Tokens) -> str:
     """Why the tokens are not exact, "" when they are."""
     n, usage = len(tokens.output), sampled.usage or {}
+    low = float(np.minimum.reduce(tokens.logprobs, initial=0.0))  # NaN where one is
+    high = float(np.maximum.reduce(tokens.logprobs, initial=0.0))
     checks = (
         # who is cut before the first token may not have heard the prompt's ids yet
         ("no_prompt_ids", bool(n or sampled.text) and not len(tokens.prompt)),
         ("no_output", n == 0 and sampled.finish_reason != OVERFLOW),
         ("logprobs_length", len(tokens.logprobs) != n),
-        ("logprobs_not_finite", not math.isfinite(tokens.logprobs.sum())),  # NaN and infinity stay in a sum
-        ("logprobs_not_finite", tokens.logprobs.min(initial=0) <= _INFINITE),
-        ("logprobs_positive", tokens.logprobs.max(initial=0) > _ROUNDING),
+        ("logprobs_not_finite", not (math.isfinite(low) and math.isfinite(high)) or low <= _INFINITE),
+        ("logprobs_positive", high > _ROUNDING),
         ("output_length", usage.get("completion_tokens", n) != n),
         ("prompt_length", usage.get("prompt_tokens", len(tokens.prompt)) != len(tokens.prompt)),
         (routing.MALFORMED, sampled.experts is not None and tokens.experts is None),

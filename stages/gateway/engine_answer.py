@@ -6,6 +6,8 @@ be (ids below 0, logprobs above it) are recorded as defects (`capture.py`).
 
 from __future__ import annotations
 
+from itertools import repeat
+from operator import contains
 from typing import Any
 
 
@@ -61,4 +63,6 @@ def _are_logprobs(logprobs: Any) -> bool:
     content = logprobs.get("content")
     if content is None:
         return True
-    return isinstance(content, list) and all(isinstance(e, dict) and "logprob" in e for e in content)
+    if not isinstance(content, list) or not {*map(type, content)} <= {dict}:
+        return False
+    return all(map(contains, content, repeat("logprob")))

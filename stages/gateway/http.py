@@ -106,7 +106,7 @@ class Body:
 
     def __init__(self, home: Bodies, receive: Receive) -> None:
         self._home, self._receive = home, receive
-        self._limit = asyncio.timeout(None)
+        self._limit: asyncio.Timeout | None = None  # while it comes in
         self._refused = self._complete = False
         self.held = 0
 
@@ -115,9 +115,9 @@ class Body:
         if self._complete:  # whether the client is still there
             return await self._receive()
         self._home.coming.add(self)
-        self._limit = asyncio.timeout(None)
+        self._limit = limit = asyncio.timeout(None)
         try:
-            async with self._limit:
+            async with limit:
                 message = await self._receive()
         except TimeoutError:
             raise _too_many_bodies() from None
@@ -145,7 +145,8 @@ class Body:
         """Another one needs the room more."""
         self._refused = True
         self.done()
-        self._limit.reschedule(asyncio.get_running_loop().time())
+        if self._limit is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time())
 
     def done(self) -> None:
         """The request is answered."""

@@ -126,6 +126,8 @@ def _lasting(message: Mapping[str, Any]) -> Any:
 def _without_passing(text: str) -> str:
     """Nor the blanks around it: what is told stands on lines of its own, behind a text's last line end."""
     opened, closed = _PASSING
+    if opened not in text:
+        return text.strip()
     first, *rest = text.split(opened)
     parts = (piece.partition(closed) for piece in rest)
     return "".join([first, *(behind if found else opened + told for told, found, behind in parts)]).strip()
