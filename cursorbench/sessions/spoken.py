@@ -87,7 +87,7 @@ def turns_of(texts: Iterable[str], automatic: Automatic = "", **own: Any) -> Ite
 
 def parts(text: str, automatic: Automatic = "") -> list[Part]:
     """A text in its parts, in order; `automatic` as for `turns`. What has one author stays as it is."""
-    if not _MARKED.search(text):  # as nearly all that people write: none of what follows would find anything
+    if not is_marked(text):  # none of what follows would find anything
         return [Part(text, automatic or automatic_of(text))]
     if during := interrupted(text):
         return [Part(text, stopped=during)]
@@ -101,6 +101,11 @@ def parts(text: str, automatic: Automatic = "") -> list[Part]:
     if reason := automatic or automatic_of(text):
         return [Part(text, reason)]
     return apart(text)
+
+
+def is_marked(text: str) -> bool:
+    """Whether a text may have several authors; no text of one line without brackets and headings has."""
+    return _MARKED.search(text) is not None
 
 
 def words_of(text: str) -> str:

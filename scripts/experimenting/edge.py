@@ -18,12 +18,13 @@ from cursorbench.harness.chat import ChatRequest
 from cursorbench.harness.completion import CONTEXT_FULL, Attribution, Completion, RefusedError
 from stages.gateway.arms import Arm
 from stages.gateway.attribution import Who
-from stages.gateway.capture import OVERFLOW, Call, Recorder, Sampled
+from stages.gateway.capture import Call, Recorder
 from stages.gateway.events import EventIntake
 from stages.gateway.key_file import ApiKey
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.request import Request, parse_request
+from stages.gateway.sampled import OVERFLOW, Sampled
 from stages.gateway.served import Checkpoint, ServedState
 from stages.gateway.times import parse_ms
 from stages.gateway.tools import Answer as Read

@@ -9,12 +9,14 @@ from typing import Any
 import orjson
 
 from cursorbench.harness.thoughts import Thoughts
-from stages.gateway.capture import OVERFLOW, Call, Recorder, Sampled
+from stages.gateway.capture import Call, Recorder
 from stages.gateway.dialects.form import Form
+from stages.gateway.engine_answer import Logprobs, Whole, read_whole
 from stages.gateway.errors import ApiError, unavailable
 from stages.gateway.gate import CUT, CutShortError
 from stages.gateway.http import JSON_TYPE, Send, send_body
 from stages.gateway.metrics import Metrics
+from stages.gateway.sampled import OVERFLOW, Sampled
 from stages.gateway.shares import Whose
 from stages.gateway.tools import Answer, ToolStream, read_answer
 from stages.model_forms import forms_of
@@ -44,7 +46,7 @@ class Answerer:
                 path = ENGINE_PATH[request.api]
                 engine, whose = call.arm.engine, Whose.of(call.key, call.who.user)
                 value = await engine.post(
-                    path, call.upstream, call.id, doubtful=request.doubtful, whose=whose
+                    path, call.upstream, call.id, doubtful=request.doubtful, whose=whose, read=read_whole
                 )
         except CutShortError as cut:
             sampled = Sampled(finish_reason=CUT)
@@ -56,7 +58,7 @@ class Answerer:
         finally:
             gate.leave()
         answered = time.perf_counter()
-        sampled, choice = read_whole(value)
+        sampled = sampled_of(value)
         thoughts, blocks = thoughts_of(call, sampled.prompt), forms_of(call.checkpoint.path).blocks
         if sampled.finish_reason in BROKEN:
             sampled.defect = LOST
@@ -67,7 +69,7 @@ class Answerer:
         answer = read_answer(sampled.text, request.tools, thoughts, blocks)
         finish = finish_reason(sampled.finish_reason, answer)
         self.recorder.record(call, sampled, answer, ttft_s=answered - call.began)
-        told = whole_body(call, value, choice, answer, finish)
+        told = whole_body(call, value, answer, finish)
         if form.tells_stop:
             told["choices"][0]["stop_reason"] = sampled.stopped_by
         body = orjson.dumps(form.whole(told))
@@ -106,27 +108,31 @@ def lost() -> ApiError:
     return unavailable("engine_lost", "the engine stopped answering")
 
 
-def read_whole(value: dict[str, Any]) -> tuple[Sampled, dict[str, Any]]:
-    """Tokens and text of an engine's whole answer, and its only choice."""
-    choices = value.get("choices")
-    choice: dict[str, Any] = choices[0] if isinstance(choices, list) and choices else {}
-    message = choice.get("message") or {}
-    text = message.get("content") if "message" in choice else choice.get("text")
-    sampled = Sampled(
-        prompt=value.get("prompt_token_ids") or choice.get("prompt_token_ids"),
-        output=choice.get("token_ids") or [],
-        logprobs=read_logprobs(choice.get("logprobs")),
-        experts=choice.get("routed_experts"),
-        text=text or "",
-        finish_reason=choice.get("finish_reason") or "",
-        stopped_by=choice.get("stop_reason"),
-        usage=value.get("usage"),
+def sampled_of(value: Whole) -> Sampled:
+    """Tokens and text of an engine's whole answer."""
+    choice = value.choice
+    return Sampled(
+        prompt=value.prompt,
+        output=choice.token_ids or [],
+        logprobs=_logprobs(choice.logprobs),
+        experts=choice.routed_experts,
+        text=(choice.text if choice.message is None else choice.message.content) or "",
+        finish_reason=choice.finish_reason,
+        stopped_by=choice.stop_reason,
+        usage=value.usage,
     )
-    return sampled, choice
+
+
+def _logprobs(logprobs: Logprobs | None) -> list[float | None]:
+    if logprobs is None:
+        return []
+    if logprobs.content is not None:
+        return [entry.logprob for entry in logprobs.content]
+    return logprobs.token_logprobs or []
 
 
 def read_logprobs(logprobs: dict[str, Any] | None) -> list[float | None]:
-    """The logprob of each sampled token, from either API's shape."""
+    """The logprob of each token of a streamed piece, from either API's shape."""
     if not logprobs:
         return []
     content = logprobs.get("content")
@@ -142,15 +148,14 @@ def finish_reason(reported: str, answer: Answer) -> str:
 
 def whole_body(
     call: Call,
-    value: dict[str, Any],
-    choice: dict[str, Any],
+    value: Whole,
     answer: Answer,
     finish: str,
 ) -> dict[str, Any]:
     """The plain OpenAI answer."""
     request = call.request
     shown: dict[str, Any] = {"index": 0, "finish_reason": finish}
-    shown["logprobs"] = choice.get("logprobs") if request.wants_logprobs else None
+    shown["logprobs"] = value.logprobs() if request.wants_logprobs else None
     if request.api == "chat":
         message: dict[str, Any] = {"role": "assistant", "content": answer.content, "refusal": None}
         if answer.thoughts:
@@ -168,11 +173,11 @@ def whole_body(
         "model": call.arm.served.model,
         "system_fingerprint": fingerprint(call),
         "choices": [shown],
-        "usage": told(value.get("usage")),
+        "usage": told(value.usage),
     }
     if request.wants_ids:
-        shown["token_ids"] = choice.get("token_ids")
-        body["prompt_token_ids"] = value.get("prompt_token_ids") or choice.get("prompt_token_ids")
+        shown["token_ids"] = value.choice.token_ids
+        body["prompt_token_ids"] = value.prompt
     return body
 
 

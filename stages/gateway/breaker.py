@@ -17,8 +17,8 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from types import TracebackType
 from typing import Any, Literal
 
 from stages.gateway.config import BreakerConfig
@@ -29,12 +29,21 @@ _BUCKETS = 10  # the window moves by a tenth of its length
 
 
 class Attempt:
-    """One request to the engine. `ok` is None as long as nothing can be said of the engine."""
+    """One request to the engine, as a block that sets `ok`: None where nothing can be said of the engine."""
 
-    def __init__(self, trial: bool) -> None:
+    def __init__(self, of: Breaker, trial: bool) -> None:
+        self._of = of
         self.trial = trial
         self.ok: bool | None = None
         self.answering_since: float | None = None
+
+    def __enter__(self) -> Attempt:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._of.settle(self)
 
 
 class Breaker:
@@ -69,18 +78,13 @@ class Breaker:
         self._trials = 0
         self._succeeded = 0
 
-    @contextmanager
-    def attempt(self) -> Iterator[Attempt]:
-        """One request to the engine; the body sets `ok`.
+    def attempt(self) -> Attempt:
+        """One request to the engine.
 
         Raises:
             ApiError: 503, the engine is not asked now.
         """
-        attempt = Attempt(self._admit())
-        try:
-            yield attempt
-        finally:
-            self._settle(attempt)
+        return Attempt(self, self._admit())
 
     def answering(self, attempt: Attempt) -> None:
         """Another piece of a streamed answer has come."""
@@ -151,7 +155,8 @@ class Breaker:
         self._trials += 1
         return True
 
-    def _settle(self, attempt: Attempt) -> None:
+    def settle(self, attempt: Attempt) -> None:
+        """What became of a request."""
         if attempt.ok is None:  # its client left, or the engine was not to blame
             if attempt.trial and self.state == "half_open":
                 self._trials -= 1

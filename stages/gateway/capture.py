@@ -6,18 +6,12 @@ Exact or marked: lengths that do not agree are recorded with a `defect`, never p
 from __future__ import annotations
 
 import asyncio
-import math
 import time
-from array import array
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import msgspec
-import numpy as np
 
-from stages import owners, routing
+from stages import owners
 from stages.clock import now_ms
 from stages.errors import DependencyDownError, RtrlError
 from stages.gateway.arms import Arm
@@ -31,32 +25,13 @@ from stages.gateway.key_file import ApiKey
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.request import Request, addressed
+from stages.gateway.sampled import Sampled, arrays, find_defect
 from stages.gateway.served import Checkpoint
 from stages.gateway.tools import Answer
 from stages.gateway.turns import defect_of, spans_of
 from stages.records import GOES_ON, GROUP, POPULATION, RETRIED, Generation, Sampling
 from stages.spool import SpoolFullError, SpoolWriter, Tokens
-from stages.spool.chains import Ids, Logprobs
 from stages.vault import Vault
-
-OVERFLOW = "context_overflow"  # finish reason of a prompt that did not fit: no tokens, and nothing wrong
-_INFINITE = -9999.0  # what vLLM writes for minus infinity, which JSON has not
-_ROUNDING = 1e-3  # of a logprob of 0, nats
-
-
-@dataclass
-class Sampled:
-    """What the engine reported, as it came. `stopped_by`: the stop string or token that ended it."""
-
-    prompt: Sequence[int] | None = None
-    output: list[int] = field(default_factory=list)
-    logprobs: list[float | None] = field(default_factory=list)
-    experts: str | None = None  # of a mixture-of-experts model, as the engine encodes them
-    text: str = ""
-    finish_reason: str = ""
-    stopped_by: str | int | None = None
-    usage: dict[str, Any] | None = None
-    defect: str = ""
 
 
 @dataclass(frozen=True)
@@ -170,7 +145,7 @@ class Recorder:
         self, call: Call, sampled: Sampled, answer: Answer, of: Asked, ttft_s: float, seconds: float
     ) -> tuple[Generation, Tokens]:
         request, who = call.request, call.who
-        tokens = _arrays(sampled)
+        tokens = arrays(sampled)
         n = len(tokens.output)
         session, episode, ordinal, back_to = self._place(call, answer, of, sampled.finish_reason, n)
         spans = spans_of(call.checkpoint.digest, call.arm.served.turns.end(call.id), n)
@@ -238,63 +213,5 @@ def _numbers(sampling: Sampling) -> Sampling:
     return msgspec.structs.replace(sampling, stop=(), grammar="", unknown=())
 
 
-def _arrays(sampled: Sampled) -> Tokens:
-    """What can be kept of it. Ids that are none are left out, and `defect` says so."""
-    experts = None
-    if sampled.experts is not None:
-        with suppress(ValueError):  # `find_defect` names it
-            experts = routing.read(sampled.experts)
-    prompt, output = _ids(sampled.prompt or ()), _ids(sampled.output)
-    if prompt is None or output is None:
-        sampled.defect = sampled.defect or "ids_malformed"
-    empty = np.empty(0, np.int32)
-    return Tokens(
-        empty if prompt is None else prompt,
-        empty if output is None else output,
-        _logprobs(sampled.logprobs),
-        experts,
-    )
-
-
-def _ids(reported: Sequence[int]) -> Ids | None:
-    """Token ids; None when these are none: no integers, below 0, or too large for any vocabulary."""
-    if not reported:
-        return np.empty(0, np.int32)
-    try:
-        ids = array("i", reported)
-    except (OverflowError, TypeError):
-        return None
-    signs = ids.tobytes()[3::4]  # in each number's last byte, where ASCII has none
-    return None if isinstance(reported[0], bool) or not signs.isascii() else np.frombuffer(ids, np.int32)
-
-
-def _logprobs(reported: Sequence[float | None]) -> Logprobs:
-    """As float32; what is no number becomes NaN."""
-    if not {*map(type, reported)} <= {float, int}:
-        reported = [value if type(value) in (float, int) else math.nan for value in reported]
-    with np.errstate(over="ignore"):
-        return np.array(reported, np.float64).astype(np.float32)
-
-
 def _not_recorded() -> ApiError:
     return unavailable("capture_unavailable", "the answer could not be recorded", retry_after=10)
-
-
-def find_defect(sampled: Sampled, tokens: Tokens) -> str:
-    """Why the tokens are not exact, "" when they are."""
-    n, usage = len(tokens.output), sampled.usage or {}
-    low = float(np.minimum.reduce(tokens.logprobs, initial=0.0))  # NaN where one is
-    high = float(np.maximum.reduce(tokens.logprobs, initial=0.0))
-    checks = (
-        # who is cut before the first token may not have heard the prompt's ids yet
-        ("no_prompt_ids", bool(n or sampled.text) and not len(tokens.prompt)),
-        ("no_output", n == 0 and sampled.finish_reason != OVERFLOW),
-        ("logprobs_length", len(tokens.logprobs) != n),
-        ("logprobs_not_finite", not (math.isfinite(low) and math.isfinite(high)) or low <= _INFINITE),
-        ("logprobs_positive", high > _ROUNDING),
-        ("output_length", usage.get("completion_tokens", n) != n),
-        ("prompt_length", usage.get("prompt_tokens", len(tokens.prompt)) != len(tokens.prompt)),
-        (routing.MALFORMED, sampled.experts is not None and tokens.experts is None),
-        (routing.LENGTH, tokens.experts is not None and not tokens.routed),
-    )
-    return next((name for name, wrong in checks if wrong), "")

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cursorbench.sessions.claude_code_said import SIDE_QUESTION
+from cursorbench.sessions.spoken import is_marked
 from stages.gateway import summed_up
 from stages.gateway.attribution import text_of
 from stages.gateway.gate import CUT
@@ -96,7 +97,7 @@ class Conversations:
         if first and finish == CUT:
             text, calls = gist(answer)
             _remember(self._cut, _opening(owner, begun), _Cut(text[:_SEEN], calls, known), _CUTS)
-        if first:
+        if first and _may_change(begun):
             _remember(self._begun, _mark(owner, begun, answer, roughly=True), known, _CONVERSATIONS)
         _remember(self._latest, name, known, _CONVERSATIONS)
         return known
@@ -111,7 +112,7 @@ class Conversations:
 
     def _resumed(self, owner: Owner, begun: Opening) -> str:
         """The session of the latest conversation that began roughly alike; "" for none."""
-        return self._begun.get(_mark(owner, begun, {}, roughly=True), "")
+        return self._begun.get(_mark(owner, begun, {}, roughly=True), "") if _may_change(begun) else ""
 
     def _name(self, owner: Owner, begun: Opening, answer: Message) -> str:
         key, user, no_train = owner
@@ -129,6 +130,11 @@ def _mark(owner: Owner, begun: Opening, answer: Message, *, roughly: bool = Fals
     key, user, no_train = owner
     content = conversation(key, user, begun, answer, no_train=no_train, roughly=roughly)
     return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def _may_change(begun: Opening) -> bool:
+    """Whether a client that is started again may write the beginning anew: not one line of a person's."""
+    return len(begun.messages) > 1 or any(is_marked(text_of(one.get("content"))) for one in begun.messages)
 
 
 def _is_aside(messages: Sequence[Message]) -> bool:

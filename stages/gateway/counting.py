@@ -35,15 +35,19 @@ async def count_tokens(engine: EngineClient, request: Request, whose: Whose, con
     if context is not None and len(body) - _images(request) > context * _BYTES:
         message = f"This model's maximum context length is {context} tokens: the prompt is much longer"
         raise invalid(message, code=OVERFLOW_CODE)
-    told = await engine.post(
-        "/tokenize", body, doubtful=request.doubtful, whose=whose, is_answer=is_count, judged=False
+    return await engine.post(
+        "/tokenize", body, doubtful=request.doubtful, whose=whose, read=read_count, judged=False
     )
-    return int(told["count"])
 
 
-def is_count(value: Any) -> bool:
-    """Whether that is what an engine answers."""
-    return isinstance(value, dict) and type(value.get("count")) is int
+def read_count(content: bytes) -> int | None:
+    """The count that an engine's answer is; None for what is none."""
+    try:
+        value: Any = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return None
+    count = value.get("count") if isinstance(value, dict) else None
+    return count if type(count) is int else None
 
 
 def _images(request: Request) -> int:

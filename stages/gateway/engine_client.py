@@ -6,16 +6,17 @@ Not for: starting engines or changing their weights (`stages/engine`), HTTP itse
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from functools import partial
+from types import TracebackType
+from typing import Any, TypeVar
 
 import orjson
 
 from stages.engine.guard import NOTE
 from stages.gateway.breaker import Breaker
 from stages.gateway.config import GatewayConfig
-from stages.gateway.engine_answer import is_event, is_whole
+from stages.gateway.engine_answer import is_event
 from stages.gateway.engine_transport import (
     EngineBrokeOffError,
     EngineRefusedError,
@@ -28,6 +29,7 @@ from stages.gateway.refusals import refused, to_blame
 from stages.gateway.shares import NOBODY, Whose
 
 DONE = b"[DONE]"
+T = TypeVar("T")
 
 
 class EngineLostError(Exception):
@@ -88,16 +90,16 @@ class EngineClient:
         *,
         doubtful: bool = False,
         whose: Whose = NOBODY,
-        is_answer: Callable[[Any], bool] = is_whole,
+        read: Callable[[bytes], T | None],
         judged: bool = True,
-    ) -> dict[str, Any]:
-        """The engine's JSON answer.
+    ) -> T:
+        """The engine's answer, as `read` takes it.
 
         Args:
             name: what the engine is to call the request.
             doubtful: the request may be what the engine answers 500 to: that says nothing of the engine.
             whose: by whom those who wait for a connection take turns.
-            is_answer: whether what came has the form of an answer.
+            read: gives the answer that a body is, None for what is none.
             judged: whether what it answers says that it generates, or fails to; the breaker counts those.
 
         Raises:
@@ -117,7 +119,7 @@ class EngineClient:
             if response.status != 200:
                 attempt.ok = _is_well(response.status, doubtful) if judged else None
                 raise refused(response.status, content)
-            value = _answer(content, is_answer)
+            value = read(content)
             attempt.ok = value is not None if judged else None
         if value is None:
             raise unavailable("engine_error", "what the engine answered is no answer")
@@ -158,22 +160,38 @@ class EngineClient:
                 attempt.ok = False
                 raise (_down() if first else EngineLostError(timeout=False)) from None
 
-    @asynccontextmanager
-    async def _sent(self, path: str, body: bytes, name: str, whose: Whose) -> AsyncIterator[Response]:
-        transport = self._transport  # another one after `move`
+    def _sent(self, path: str, body: bytes, name: str, whose: Whose) -> _Sent:
         headers = f"x-request-id: {name}\r\n" if name else ""
+        sent = partial(self._transport.send, "POST", path, body, headers, whose)
+        return _Sent(self, sent, partial(self._transport.release, whose))  # which is another one after `move`
+
+
+class _Sent:
+    """A block within which the engine answers a request. No generator: each of all goes through here."""
+
+    def __init__(
+        self, client: EngineClient, send: Callable[[], Awaitable[Response]], release: Callable[[], None]
+    ) -> None:
+        self._client, self._send, self._release = client, send, release
+        self._response: Response | None = None
+
+    async def __aenter__(self) -> Response:
         try:
-            response = await transport.send("POST", path, body, headers, whose)
+            self._response = response = await self._send()
         except EngineRefusedError:
-            self.breaker.nobody_listens()
+            self._client.breaker.nobody_listens()
             raise
-        try:
-            if not self.known(response.engine):
-                raise _unknown()
-            yield response
-        finally:
-            response.close()
-            transport.release(whose)
+        if not self._client.known(response.engine):
+            await self.__aexit__(None, None, None)
+            raise _unknown()
+        return response
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._response is not None:
+            self._response.close()
+            self._release()
 
 
 async def _events(response: Response, known: Callable[[str], bool]) -> AsyncIterator[dict[str, Any]]:
@@ -214,15 +232,6 @@ def _status(error: Any) -> int:
 def _is_well(status: int, doubtful: bool) -> bool | None:
     """What a status that is not 200 says of the engine; None for nothing."""
     return None if doubtful and status == 500 else not to_blame(status)
-
-
-def _answer(content: bytes, is_answer: Callable[[Any], bool]) -> dict[str, Any] | None:
-    """The answer in `content`; None when there is none."""
-    try:
-        value = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        return None
-    return value if is_answer(value) else None
 
 
 def _unknown() -> ApiError:

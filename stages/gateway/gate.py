@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from types import TracebackType
 
 from stages.gateway.errors import ApiError, unavailable
 
@@ -38,6 +39,29 @@ class CutShortError(Exception):
     def __init__(self, error: ApiError) -> None:
         super().__init__(error.code)
         self.error = error
+
+
+class Sampling:
+    """See `Gate.sampling`. No generator: each request of all goes through here."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate, self._limit = gate, asyncio.timeout(None)
+
+    async def __aenter__(self) -> None:
+        await self._limit.__aenter__()
+        self._gate.begun(self._limit)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._limit.__aexit__(kind, error, trace)
+        except TimeoutError:
+            if (told := self._gate.ended(self._limit)) is None:
+                raise
+            raise CutShortError(told) from None
+        finally:
+            self._gate.ended(self._limit)
 
 
 class Gate:
@@ -83,26 +107,24 @@ class Gate:
         if self.in_flight == 0:
             self._idle.set()
 
-    @asynccontextmanager
-    async def sampling(self) -> AsyncIterator[None]:
-        """Within: the engine samples for the generation that has entered.
+    def sampling(self) -> Sampling:
+        """A block within which the engine samples for the generation that has entered.
 
         Raises:
             CutShortError: a swap that could not wait has ended it.
         """
         if self._cutting is not None:
             raise CutShortError(self._cutting)
-        limit = asyncio.timeout(None)
-        try:
-            async with limit:
-                self._limits.add(limit)
-                yield
-        except TimeoutError:
-            if not limit.expired() or self._cutting is None:
-                raise
-            raise CutShortError(self._cutting) from None
-        finally:
-            self._limits.discard(limit)
+        return Sampling(self)
+
+    def begun(self, limit: asyncio.Timeout) -> None:
+        """What `limit` bounds is cut short by whoever cannot wait."""
+        self._limits.add(limit)
+
+    def ended(self, limit: asyncio.Timeout) -> ApiError | None:
+        """It is over; what its client is told if it was cut short."""
+        self._limits.discard(limit)
+        return self._cutting if limit.expired() else None
 
     @asynccontextmanager
     async def exclusive(self, timeout: float, *, cut: bool = False) -> AsyncIterator[None]:

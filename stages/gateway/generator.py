@@ -15,6 +15,7 @@ from stages.gateway.config import GatewayConfig
 from stages.gateway.counting import count_tokens
 from stages.gateway.dialects.form import Dialect, Form
 from stages.gateway.ended_calls import EndedCalls
+from stages.gateway.errors import ApiError
 from stages.gateway.exchange import Exchange
 from stages.gateway.http import header, read_object, send_json
 from stages.gateway.key_file import ApiKey
@@ -52,7 +53,7 @@ class Generator:
         """One generation."""
         key = self._identify(exchange)
         self._admission.require_room(key.id)
-        with dialect.telling():
+        try:
             who, request, form = await self._read(dialect, exchange, key)
             with self._admission.admit(Whose.of(key, who.user)) as place:
                 if request.stream:
@@ -60,12 +61,15 @@ class Generator:
                 if not who.no_train:
                     await self._ended_calls.tell(key.id, request.messages)
                 await self._generate(exchange, key, who, request, form)
+        except ApiError as error:
+            dialect.tell(error)
+            raise
 
     async def count(self, dialect: Dialect, exchange: Exchange) -> None:
         """How many tokens the prompt has; nothing is generated."""
         key = self._identify(exchange)
         self._admission.require_room(key.id)
-        with dialect.telling():
+        try:
             who, request, _ = await self._read(dialect, exchange, key)
             whose = Whose.of(key, who.user)
             with self._admission.admit(whose) as place:
@@ -73,6 +77,9 @@ class Generator:
                 arm = self._arms.of(who.user, key.population)
                 arm.served.require_ready()
                 counted = await count_tokens(arm.engine, request, whose, self._context)
+        except ApiError as error:
+            dialect.tell(error)
+            raise
         await send_json(exchange.send, 200, {"input_tokens": counted})
 
     async def _read(self, dialect: Dialect, exchange: Exchange, key: ApiKey) -> tuple[Who, Request, Form]:

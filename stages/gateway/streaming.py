@@ -27,12 +27,13 @@ from stages.gateway.answering import (
     thoughts_of,
     told,
 )
-from stages.gateway.capture import Call, Sampled
+from stages.gateway.capture import Call
 from stages.gateway.dialects.form import Form
 from stages.gateway.engine_client import EngineLostError
 from stages.gateway.errors import ApiError
 from stages.gateway.gate import CUT, CutShortError
 from stages.gateway.http import Receive, Send
+from stages.gateway.sampled import Sampled
 from stages.gateway.shares import Whose
 from stages.gateway.tools import Sent, Thought, ToolStream
 from stages.model_forms import forms_of

@@ -264,7 +264,7 @@ async def test_metrics(tmp_path: Path) -> None:
 
 
 def test_defects_and_reasons_are_listed() -> None:
-    source = (ROOT / "stages" / "gateway" / "capture.py").read_text()
+    source = (ROOT / "stages" / "gateway" / "sampled.py").read_text()
     for defect in re.findall(r'^ {8}\("(\w+)", ', source[source.index("def find_defect") :], re.MULTILINE):
         assert f"`{defect}`" in DOC, defect
     events = (ROOT / "stages" / "gateway" / "events.py").read_text()

@@ -8,8 +8,7 @@ its own. Here are the interface and the plain form, which changes nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -62,17 +61,12 @@ class Dialect(NamedTuple):
     read: Callable[[dict[str, Any]], tuple[dict[str, Any], Form]]
     fields: Mapping[str, str] = MappingProxyType({})
 
-    @contextmanager
-    def telling(self) -> Iterator[None]:
-        """Errors about fields of `api` are told by the names that they have here."""
-        try:
-            yield
-        except ApiError as error:
-            param = error.param or ""
-            if param in self.fields:
-                error.param = self.fields[param]
-                error.message = re.sub(rf"\b{param}\b", error.param, error.message)
-            raise
+    def tell(self, error: ApiError) -> None:
+        """What is said of a field of `api` is said by the name that it has here."""
+        param = error.param or ""
+        if param in self.fields:
+            error.param = self.fields[param]
+            error.message = re.sub(rf"\b{param}\b", error.param, error.message)
 
 
 class Plain:

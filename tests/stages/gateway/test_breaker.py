@@ -10,6 +10,7 @@ import pytest
 from stages.gateway.arms import Arm
 from stages.gateway.breaker import Breaker
 from stages.gateway.config import BreakerConfig, GatewayConfig
+from stages.gateway.engine_answer import read_whole
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.errors import ApiError
 from stages.gateway.health import Health
@@ -139,7 +140,7 @@ async def test_where_nobody_listens_others_are_asked_first(clock: Clock, tmp_pat
         taken.bind(("127.0.0.1", 0))  # and does not listen
         client = EngineClient(f"http://127.0.0.1:{taken.getsockname()[1]}", "", "rtrl", config, breaker)
         with pytest.raises(ApiError) as caught:
-            await client.post("/v1/completions", b"{}")
+            await client.post("/v1/completions", b"{}", read=read_whole)
     assert caught.value.code == "engine_down"
     what = Checkpoint("sha256:a", tmp_path)
     dead, well = (

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from stages.gateway.config import GatewayConfig
+from stages.gateway.engine_answer import read_whole
 from stages.gateway.engine_client import EngineClient, EngineLostError
 from stages.gateway.engine_transport import EngineBrokeOffError, EngineUnreachableError, Transport
 from stages.gateway.errors import ApiError
@@ -216,7 +217,7 @@ async def test_what_the_client_is_told(status: int, body: bytes, expected: tuple
         client = EngineClient("http://x", "", "m", GatewayConfig())
         client._transport = transport
         with pytest.raises(ApiError) as caught:
-            await client.post("/v1/x", b"{}")
+            await client.post("/v1/x", b"{}", read=read_whole)
         assert (caught.value.status, caught.value.code) == expected
         assert (caught.value.retry_after is not None) == (expected[0] in (429, 503))
 
