@@ -70,10 +70,15 @@ def _ids(reported: Sequence[int]) -> Ids | None:
 
 def _logprobs(reported: Sequence[float | None]) -> Logprobs:
     """As float32; what is no number becomes NaN."""
+    numbers: Any = reported
     if not {*map(type, reported)} <= {float, int}:
-        reported = [value if type(value) in (float, int) else math.nan for value in reported]
-    with np.errstate(over="ignore"):
-        return np.array(reported, np.float64).astype(np.float32)
+        numbers = [value if type(value) in (float, int) else math.nan for value in reported]
+    if not numbers:
+        return np.empty(0, np.float32)
+    try:
+        return np.frombuffer(array("f", numbers), np.float32)  # infinite where it is too large for one
+    except OverflowError:  # an integer too large even for a float64
+        return np.full(len(reported), math.nan, np.float32)
 
 
 def find_defect(sampled: Sampled, tokens: Tokens) -> str:

@@ -191,4 +191,4 @@ class Slots:
         for one in (Whose(whose.key), whose):
             self._held[one] += by
             if not self._held[one]:
-                del self._held[one]
+                self._held.pop(one)  # in C
