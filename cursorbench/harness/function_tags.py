@@ -49,6 +49,7 @@ class Form(NamedTuple):
         value_end: behind a value.
         end: behind the last value; `inside` says whether it belongs to the call.
         cut: two ends with an end tag left out between them.
+        lined: a value stands on lines of its own: one line end on either side of it is not part of it.
     """
 
     head: str
@@ -59,10 +60,18 @@ class Form(NamedTuple):
     end: str
     cut: re.Pattern[str]
     inside: bool = True
+    lined: bool = False
 
 
 def _form(
-    head: str, close: str, key_head: str, key_close: str, ends: tuple[str, str], block_end: str
+    head: str,
+    close: str,
+    key_head: str,
+    key_close: str,
+    ends: tuple[str, str],
+    block_end: str,
+    *,
+    lined: bool = False,
 ) -> Form:
     """One whose tags have the name and the key in them, `close` and `key_close` behind these."""
     value_end, end = ends
@@ -76,12 +85,14 @@ def _form(
         value_end,
         end,
         re.compile(rf"(?:{either})[ \t\r\n]*{re.escape(block_end)}"),
+        lined=lined,
     )
 
 
 def qwen(block_end: str) -> Form:
     """Qwen3-Coder's, in blocks that end with `block_end`."""
-    return _form(OPENING, ">", "<parameter=", ">", ("</parameter>", "</function>"), block_end)
+    ends = ("</parameter>", "</function>")
+    return _form(OPENING, ">", "<parameter=", ">", ends, block_end, lined=True)
 
 
 MINIMAX = _form(
@@ -135,7 +146,8 @@ def read(text: str, begin: int, form: Form) -> Function | bool:
         if cut is not None or end < 0:
             return cut is None
         called = key[1].strip()
-        values[called] = text[key.end() : end].removeprefix("\n").removesuffix("\n")
+        value = text[key.end() : end]
+        values[called] = value.removeprefix("\n").removesuffix("\n") if form.lined else value
         if key.lastindex == 2:
             told[called] = key[2] == "true"
         at = behind

@@ -108,11 +108,11 @@ def test_two_calls_and_the_text_around_them(family: str) -> None:
 )
 def test_any_text_comes_back_as_it_was_written(family: str, values: dict[str, str]) -> None:
     written, blocks = of(family)
-    shown = {key: value for key, value in values.items() if value == value.strip("\n")}
-    (found,) = hermes.parse(
-        written(("look", shown)), {"look": {"additionalProperties": {"type": "string"}}}, blocks
-    ).calls
-    assert json.loads(found.arguments) == shown
+    if family == "seed":  # whose values may stand on lines of their own
+        values = {key: value for key, value in values.items() if value == value.strip("\n")}
+    told = {"look": {"additionalProperties": {"type": "string"}}}
+    (found,) = hermes.parse(written(("look", values)), told, blocks).calls
+    assert json.loads(found.arguments) == values
 
 
 @pytest.mark.parametrize("family", FAMILIES)
