@@ -213,10 +213,11 @@ def serving_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 def calm_collector() -> None:
     """Keep Python's garbage collector from stopping requests: what the start made is never looked at
-    again, and young objects are collected less often. For the process that serves, once it has started."""
+    again, and what has lasted seldom. Young objects are, often: 20,000 at a time take 4 ms in which nobody
+    is answered. For the process that serves, once it has started."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
+    gc.set_threshold(700, 50, 600)
 
 
 def bind_tcp(host: str, port: int) -> socket.socket:
