@@ -54,7 +54,7 @@ class World:
 
     async def ask(self) -> float:
         """One answer; the logprob of its first token."""
-        answer = await self.client.post("/v1/chat/completions", BODY)
+        answer = await self.client.post("/v1/chat/completions", BODY, read=json.loads)
         return float(answer["choices"][0]["logprobs"]["content"][0]["logprob"])
 
 
