@@ -8,6 +8,7 @@ the prompt's ids, whatever variables of the template a request had. Not for: the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -51,18 +52,23 @@ class ModelForms(NamedTuple):
 PLAIN = ModelForms({})
 
 
-@lru_cache(maxsize=64)
 def forms_of(checkpoint: Path) -> ModelForms:
-    """Of the model in folder `checkpoint`. What cannot be read there tells of nothing."""
+    """Of the model in folder `checkpoint`. While that cannot be read it is a model like any."""
     try:
-        read = msgspec.json.decode((checkpoint / TOKENIZER_FILE).read_bytes(), type=_Tokenizer)
-    except (OSError, msgspec.MsgspecError):
-        read = _Tokenizer()
-    told = [token.content for token in read.added_tokens]
-    for name in _TEMPLATES:
-        try:
-            told += [path.read_text(errors="replace") for path in checkpoint.glob(name)]
-        except OSError:
-            continue
-    tags = {token.content: token.id for token in read.added_tokens if token.content in (OPEN, CLOSE)}
+        return _read(checkpoint)
+    except OSError:  # asked again by the next request: a store may be away for a while
+        return PLAIN
+
+
+@lru_cache(maxsize=64)
+def _read(checkpoint: Path) -> ModelForms:
+    names = [entry.name for entry in checkpoint.iterdir()]
+    tokenizer = _Tokenizer()
+    if TOKENIZER_FILE in names:
+        with suppress(msgspec.MsgspecError):
+            tokenizer = msgspec.json.decode((checkpoint / TOKENIZER_FILE).read_bytes(), type=_Tokenizer)
+    templates = [path for name in _TEMPLATES for path in checkpoint.glob(name)]
+    told = [token.content for token in tokenizer.added_tokens]
+    told += [path.read_text(errors="replace") for path in templates]
+    tags = {token.content: token.id for token in tokenizer.added_tokens if token.content in (OPEN, CLOSE)}
     return ModelForms(tags, blocks_of("\n".join(told)))

@@ -126,7 +126,7 @@ def _opening(owner: Owner, begun: Opening) -> bytes:
 
 
 def _mark(owner: Owner, begun: Opening, answer: Message, *, roughly: bool = False) -> bytes:
-    """Stands for a beginning in the memory of this process; a tenth of the time that a name takes."""
+    """Stands for a beginning in the memory of this process: no name, so that it needs no key."""
     key, user, no_train = owner
     content = conversation(key, user, begun, answer, no_train=no_train, roughly=roughly)
     return hashlib.blake2b(content, digest_size=16).digest()

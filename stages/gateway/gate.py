@@ -41,7 +41,7 @@ class CutShortError(Exception):
         self.error = error
 
 
-class Sampling:
+class _Sampling:
     """See `Gate.sampling`. No generator: each request of all goes through here."""
 
     def __init__(self, gate: Gate) -> None:
@@ -107,7 +107,7 @@ class Gate:
         if self.in_flight == 0:
             self._idle.set()
 
-    def sampling(self) -> Sampling:
+    def sampling(self) -> _Sampling:
         """A block within which the engine samples for the generation that has entered.
 
         Raises:
@@ -115,7 +115,7 @@ class Gate:
         """
         if self._cutting is not None:
             raise CutShortError(self._cutting)
-        return Sampling(self)
+        return _Sampling(self)
 
     def begun(self, limit: asyncio.Timeout) -> None:
         """What `limit` bounds is cut short by whoever cannot wait."""

@@ -10,7 +10,7 @@ import pytest
 
 from stages.gateway.served import Checkpoint
 from stages.gateway.stub_script import render
-from stages.model_forms import forms_of
+from stages.model_forms import PLAIN, forms_of
 from tests.stages.gateway.rig import Rig
 
 READ = {"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}
@@ -110,6 +110,14 @@ def test_whether_a_thought_is_open_behind_a_prompt(tmp_path: Path) -> None:
         True,
         False,
     ]
+
+
+def test_a_folder_that_was_away_is_looked_at_again(tmp_path: Path) -> None:
+    """What a request found while the store's disk was away held until the gateway ended."""
+    assert forms_of(tmp_path / "b") == PLAIN
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "chat_template.jinja").write_text("<minimax:tool_call>")
+    assert [block.open for block in forms_of(tmp_path / "b").blocks] == ["<minimax:tool_call>", "<tool_call>"]
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses"])
