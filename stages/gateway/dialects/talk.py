@@ -24,6 +24,7 @@ class Talk:
     def __init__(self) -> None:
         self._messages: list[dict[str, Any]] = []
         self._texts: list[str] = []  # of the last message, where that may go on; joined once
+        self._thoughts: list[str] = []  # of the same
 
     def messages(self) -> list[dict[str, Any]]:
         """All that was said."""
@@ -52,9 +53,7 @@ class Talk:
         if not self._messages or self._messages[-1]["role"] != "assistant":
             self._add({"role": "assistant", "content": ""})
         self._texts.append(text)
-        if thoughts:
-            before = self._messages[-1].get("reasoning_content", "")
-            self._messages[-1]["reasoning_content"] = before + thoughts
+        self._thoughts += [thoughts] if thoughts else []
         if calls:
             self._messages[-1].setdefault("tool_calls", []).extend(calls)
 
@@ -70,6 +69,9 @@ class Talk:
         if self._texts:
             self._messages[-1]["content"] = "".join(self._texts)
             self._texts = []
+        if self._thoughts:
+            self._messages[-1]["reasoning_content"] = "".join(self._thoughts)
+            self._thoughts = []
 
 
 def _reminder(text: str) -> str:

@@ -253,12 +253,15 @@ def test_a_streamed_response_says_what_the_whole_one_says(said: list[Any], thoug
     }
 
 
-@pytest.mark.parametrize("role", ["assistant", "developer"])
+@pytest.mark.parametrize("role", ["assistant", "developer", "thinks"])
 def test_many_pieces_of_one_message_are_put_together_in_linear_time(role: str) -> None:
     """Each added to the text so far would copy it anew: minutes for a body that is as long as it may be."""
     seconds = {}
     for count in (20_000, 80_000):
         items = [{"type": "message", "role": role, "content": "x" * 100}] * count
+        if role == "thinks":
+            part = {"type": "reasoning_text", "text": "x" * 100}
+            items = [{"type": "reasoning", "summary": [], "content": [part]}] * count
         began = time.process_time()
         body, _ = responses.read({"model": "rtrl", "input": items})
         seconds[count] = time.process_time() - began
