@@ -18,7 +18,10 @@ from cursorbench.harness.episode import CallRecord, Episode, Message, Turn
 from cursorbench.harness.results import printable
 
 SCHEMA_VERSION = "ATIF-v1.7"
-SUMMED = "The agent summed up its conversation and went on from the summary: see `segment` of the steps."
+SUMMED = (
+    "The agent summed up its conversation and went on from the summary, or had helpers: "
+    "see `segment` of the steps."
+)
 
 Step = dict[str, Any]
 

@@ -108,7 +108,7 @@ def read(body: Any, headers: Mapping[str, str], seconds: float) -> Completion:
             raise TypeError
         prompt, output = usage.get("prompt_tokens"), usage.get("completion_tokens")
         return Completion(
-            generation_id=headers.get(GENERATION_HEADER) or printable(str(body.get("id") or "")),
+            generation_id=id_of(headers, str(body.get("id") or "")),
             message=message,
             finish_reason=printable(str(choice.get("finish_reason") or "stop")),
             usage=Usage(prompt, output) if isinstance(prompt, int) and isinstance(output, int) else None,
@@ -116,6 +116,11 @@ def read(body: Any, headers: Mapping[str, str], seconds: float) -> Completion:
         )
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError("the answer is no chat completion") from error
+
+
+def id_of(headers: Mapping[str, str], told: str) -> str:
+    """The name of an answer: as rtrl's gateway has it recorded, else as its body tells it."""
+    return headers.get(GENERATION_HEADER) or printable(told)
 
 
 def may_be_answered_later(status: int) -> bool:

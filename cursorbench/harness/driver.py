@@ -163,12 +163,16 @@ class Driver:
             pass  # nothing is known of others; the refusal stands
 
     def post(
-        self, body: Mapping[str, Any], attribution: Attribution, left_s: float = math.inf
+        self,
+        body: Mapping[str, Any],
+        attribution: Attribution,
+        left_s: float = math.inf,
+        path: str = "/v1/chat/completions",
     ) -> httpx.Response:
         """The answer to a body as an agent wrote it, streams whole. Raises as `complete`."""
         # ASCII: what a model wrote may hold half a surrogate pair
         content = json.dumps(body).encode()
-        return self._send("POST", "/v1/chat/completions", content, attribution.headers(), left_s)
+        return self._send("POST", path, content, attribution.headers(), left_s)
 
     def _send(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], left_s: float

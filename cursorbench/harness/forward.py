@@ -4,7 +4,8 @@ Usage: python -I forward.py SOCKET FILE COMMAND [ARGUMENT...]
 
 The sandbox has no network; the socket is bound into it, and behind it stands the relay (`relay.py`).
 FILE, which is removed, has {"variables": {...}, "replace": {...}} as JSON: the command's further environment,
-and texts to replace in its arguments; `{base_url}` in either becomes the port's address. Standard library
+and texts to replace in its arguments; `{base_url}` in either becomes the port's address, `{server_url}`
+the same without the `/v1` of OpenAI's API. Standard library
 alone: it runs on whatever Python 3 is inside, as a file of its own; nothing imports it.
 
 The command's output is passed on, of long output both ends; the exit status is the command's (128 and
@@ -88,7 +89,8 @@ def main() -> int:
     settings = json.loads(Path(told).read_text(encoding="utf-8"))
     Path(told).unlink()
     server = socket.create_server(("127.0.0.1", 0), backlog=CONNECTIONS)
-    texts = {"{base_url}": f"http://127.0.0.1:{server.getsockname()[1]}/v1"}
+    address = f"http://127.0.0.1:{server.getsockname()[1]}"
+    texts = {"{base_url}": f"{address}/v1", "{server_url}": address}
     texts.update(settings["replace"])
 
     def filled(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A Python program's virtual environment, made usable in a sandbox at another place.
+"""A program of this machine, made usable in a sandbox: of a virtual environment, or of one file.
 
 Scripts of a virtual environment name its absolute path, and its interpreter is a link out of it. So the
 packages are bound read-only, the interpreter's installation at its own path, and a small folder beside
@@ -7,8 +7,10 @@ the relay's socket has the scripts again with a first line that is right inside.
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -16,7 +18,10 @@ from cursorbench.errors import InputMissingError, UsageError
 from cursorbench.sandbox.cover import packages
 
 PACKAGES = "/run/rtrl-agent"  # inside: the virtual environment as it is on the host
-_OWN = ("/usr", "/bin", "/lib")  # what every sandbox has of the host
+ALONE = "/run/rtrl-program"  # inside: the folder of a program that is one file
+_OWN = ("/usr/", "/bin/", "/lib")  # what every sandbox has of the host
+_SETS = re.compile(r"\w+=")
+_RUNS_OTHERS = re.compile(r"(?:python|pypy|node|bun|deno|ruby|perl|java|uvx?)[\d.]*")  # those are the task's
 
 
 @dataclass(frozen=True)
@@ -25,15 +30,64 @@ class Installed:
 
     Attributes:
         mounts: what to bind, by place inside.
-        bin: folder inside with its scripts and `python3`.
+        venv: the virtual environment on the host; None for a program of one file.
+        bin: folder inside with the virtual environment's scripts and `python3`.
         scripts: their names.
         covered: packages of its interpreter that are not its own, by place inside.
     """
 
     mounts: Mapping[str, Path]
-    bin: str
-    scripts: frozenset[str]
+    venv: Path | None = None
+    bin: str = ""
+    scripts: frozenset[str] = frozenset()
     covered: tuple[str, ...] = ()
+
+    def place(self, program: str) -> str:
+        """Where a program is inside: a script, another one of `bin`, or one by its path in the venv.
+
+        A program of one file goes by any name, as links to it may.
+        """
+        if self.venv is None:
+            return next(iter(self.mounts))
+        if program in self.scripts:
+            return f"{self.bin}/{program}"
+        for path in (f"bin/{program}", program):
+            found = self.venv / path
+            if found.is_file() and found.resolve().is_relative_to(self.venv.resolve()):
+                return f"{PACKAGES}/{path}"
+        return program
+
+
+def name_of(command: str) -> str:
+    """The name of a command's program, "" for none."""
+    words = shlex.split(command)
+    return PurePosixPath(words[program_at(words)]).name if words else ""
+
+
+def program_at(words: Sequence[str]) -> int:
+    """Which word of a command names its program: the first one, or the one that `env` sets variables for."""
+    if not words or words[0] != "env":
+        return 0
+    return next((n for n, word in enumerate(words[1:], 1) if not _SETS.match(word)), 0)
+
+
+def home_of(program: Path) -> Path | None:
+    """What a program has to have in a sandbox: its virtual environment, or itself, where it needs nothing
+    else. None where it is there anyway, or cannot be told."""
+    for path in (program.absolute(), program.resolve()):
+        for folder in path.parents:
+            if (folder / "pyvenv.cfg").is_file():
+                return folder.resolve()
+    file = program.resolve()
+    if str(file).startswith(_OWN) or not file.is_file() or _RUNS_OTHERS.fullmatch(file.name):
+        return None
+    with file.open("rb") as opened:
+        return file if opened.read(4) == b"\x7fELF" else None
+
+
+def alone(program: Path) -> Installed:
+    """A program that is one file: an executable that brings everything along but the system's libraries."""
+    return Installed({f"{ALONE}/{program.name}": program})
 
 
 def prepare(venv: Path, folder: Path, inside: str) -> Installed:
@@ -55,7 +109,7 @@ def prepare(venv: Path, folder: Path, inside: str) -> Installed:
     if str(prefix) in ("/", "/run", PACKAGES) or prefix == PurePosixPath(inside):
         raise UsageError(f"a Python that is installed in {prefix} cannot be bound into a sandbox")
     mounts = {PACKAGES: venv}
-    if not str(prefix).startswith(_OWN):
+    if not f"{prefix}/".startswith(_OWN):
         mounts[str(prefix)] = Path(prefix)
     _skeleton(folder, home, version)
     shebang = f"#!{inside}/bin/python3\n".encode()
@@ -65,7 +119,7 @@ def prepare(venv: Path, folder: Path, inside: str) -> Installed:
         target.write_bytes(shebang + body)
         target.chmod(0o755)
     covered = tuple(f"{prefix}/{path}" for path in packages(Path(prefix)))
-    return Installed(mounts, f"{inside}/bin", frozenset(scripts), covered)
+    return Installed(mounts, venv, f"{inside}/bin", frozenset(scripts), covered)
 
 
 def _home(venv: Path) -> PurePosixPath:

@@ -31,10 +31,12 @@ POLL_S = 0.05
 GRACE_S = 2.0  # for an agent to take note that its budget is used up
 
 # What agents of others read. LiteLLM would fetch a table of prices; mini-swe-agent asks questions when it
-# is run for the first time and stops when it knows no price.
+# is run for the first time and stops when it knows no price; Claude Code asks its maker's servers things.
 VARIABLES = {
     "OPENAI_BASE_URL": "{base_url}",
     "OPENAI_API_BASE": "{base_url}",
+    "ANTHROPIC_BASE_URL": "{server_url}",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "LITELLM_TELEMETRY": "False",
     "NO_PROXY": "127.0.0.1,localhost",
@@ -53,8 +55,9 @@ class Agent:
     """How an agent's program gets into a sandbox.
 
     Attributes:
-        installed: its virtual environment; None when the environment has the program itself.
-        variables: further environment variables; `{base_url}` in them becomes the relay's address.
+        installed: the program; None when the environment has it itself.
+        variables: further environment variables; `{base_url}` in them becomes the relay's address, with the
+            `/v1` of OpenAI's API, `{server_url}` without.
         python: a Python 3 inside, for the forwarder, where there is no virtual environment.
     """
 
@@ -90,11 +93,14 @@ class OutsideEpisode:
     output: str
 
 
-def install(relay: Relay, venv: Path) -> Agent:
-    """An agent whose program is in a virtual environment of this machine. Raises as `installed.prepare`."""
+def install(relay: Relay, home: Path) -> Agent:
+    """An agent whose program is of this machine: in a virtual environment, or one file, as
+    `installed.home_of` gives it. Raises as `installed.prepare`."""
+    if home.is_file():
+        return Agent(installed.alone(home))
     folder = relay.folder / "agent"
     folder.mkdir(mode=0o755)
-    return Agent(installed.prepare(venv, folder, f"{PLACE}/agent"))
+    return Agent(installed.prepare(home, folder, f"{PLACE}/agent"))
 
 
 def run(
@@ -105,7 +111,8 @@ def run(
     Args:
         sandbox: of an environment that `relay.bind` and `agent.bind` gave; its `wall_s` bounds the command.
         command: words as in a shell, but run without one. `{instruction}` in them becomes the instruction,
-            `{instruction_file}` a file with it, `{model}` the model's name, `{base_url}` the address.
+            `{instruction_file}` a file with it, `{model}` the model's name, `{base_url}` and `{server_url}`
+            the address.
         instruction: the user's words.
 
     Raises:
@@ -118,14 +125,15 @@ def run(
     replaced = {"{instruction_file}": INSTRUCTION_FILE, "{instruction}": text}
     if any("{model}" in part for part in line):
         replaced["{model}"] = relay.driver.model
-    variables = {**VARIABLES, "OPENAI_API_KEY": relay.key, **agent.variables}
+    keys = {"OPENAI_API_KEY": relay.key, "ANTHROPIC_AUTH_TOKEN": relay.key}
+    variables = {**VARIABLES, **keys, **agent.variables}
     settings = json.dumps({"variables": variables, "replace": replaced})
     try:
         sandbox.write(INSTRUCTION_FILE, text.encode())
         sandbox.write(SETTINGS_FILE, settings.encode())
     except OSError as error:
         raise SandboxError(f"the sandbox takes no file: {error}") from error
-    python = f"{agent.installed.bin}/python3" if agent.installed else agent.python
+    python = f"{agent.installed.bin}/python3" if agent.installed and agent.installed.bin else agent.python
     started = time.monotonic()
     relay.recorder.start()
     process = sandbox.spawn(
@@ -146,7 +154,7 @@ def run(
 
 
 def _line(command: str, agent: Agent) -> list[str]:
-    """The command's words; a program of the virtual environment by its place."""
+    """The command's words; a program that is bound into the sandbox by its place."""
     try:
         line = shlex.split(command)
     except ValueError as error:
@@ -157,8 +165,9 @@ def _line(command: str, agent: Agent) -> list[str]:
         raise UsageError(
             "the agent's command is empty", hint='for example --agent "mini -m openai/{model} ..."'
         )
-    if agent.installed and (agent.installed.scripts & {line[0]}):
-        line[0] = f"{agent.installed.bin}/{line[0]}"
+    if agent.installed:
+        at = installed.program_at(line)
+        line[at] = agent.installed.place(line[at])
     return line
 
 

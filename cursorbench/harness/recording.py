@@ -1,7 +1,7 @@
-"""The record of an agent that is not ours, from the chat completions it asked for. No network.
+"""The record of an agent that is not ours, from what it asked the model. No network.
 
-What its messages repeat tells its conversation: a request that goes on with the one before adds what is
-new to it; one that does not has begun another (the agent summed up, or has a helper).
+What its messages repeat tells its conversation: a request that goes on with one before adds what is
+new to it; one that does not has begun another (the agent summed up, or has a helper beside it).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 from cursorbench.errors import UsageError
@@ -23,6 +24,7 @@ from cursorbench.harness.hermes import RawCall, ToolSet
 from cursorbench.harness.results import printable
 
 MAX_KEPT_CHARS = 1 << 16  # of one field of a message in the record
+MAX_OPEN = 16  # conversations that may go on: an agent and its helpers
 _KEPT = ("role", "content", "tool_calls", "tool_call_id", "name", "reasoning_content")
 
 
@@ -47,8 +49,8 @@ class Recorder:
         self._lock = threading.Lock()
         self._turns: list[Turn] = []
         self._calls: list[CallRecord] = []
-        self._seen: list[Message] = []
-        self._segment = 0
+        self._open: dict[int, list[bytes]] = {}  # what was said, by segment; the last one went on last
+        self._last = ""
         self._under_way = 0
         self._started, self._began = time.monotonic(), time.time()
 
@@ -92,13 +94,15 @@ class Recorder:
             self.failure, self.full = "", False
             self.spent.add(usage)  # first of all: whatever the record will be, it is paid for
             self.tools = tools or self.tools
-            fresh = self._fresh(messages)
+            segment, fresh = self._fresh(messages, answer)
             self._results(fresh)
+            if tools or not self.tools:  # a helper's answer, for a title say, is not the agent's
+                self._last = str(answer.get("content") or "")
             number = len(self._turns)
             self._turns.append(
                 Turn(
                     number,
-                    self._segment,
+                    segment,
                     tuple(_bounded(message) for message in fresh),
                     _bounded(answer),
                     found.finish_reason,
@@ -108,7 +112,6 @@ class Recorder:
                     at_s=time.monotonic() - self._started,
                 )
             )
-            self._seen = [*messages, answer]
             self._take(number, answer, tools)
             self.stop = self.stop or self.spent.over(self.budget, time.monotonic() - self._started)
 
@@ -117,7 +120,6 @@ class Recorder:
         with self._lock:
             first = self._turns[0].asked if self._turns else ()
             system = next((str(one.get("content")) for one in first if one.get("role") == "system"), "")
-            last = str(self._turns[-1].message.get("content") or "") if self._turns else ""
             return Episode(
                 system,
                 request,
@@ -125,21 +127,27 @@ class Recorder:
                 tuple(self._turns),
                 tuple(self._calls),
                 (),
-                last,
+                self._last,
                 stop,
                 failure,
                 self._began,
                 seconds,
             )
 
-    def _fresh(self, messages: list[Message]) -> list[Message]:
-        """What is new in a request; another conversation is new from its beginning."""
-        before = len(self._seen)
-        if before and [_gist(one) for one in messages[:before]] == [_gist(one) for one in self._seen]:
-            return messages[before:]
-        if self._turns:
-            self._segment += 1
-        return messages
+    def _fresh(self, messages: list[Message], answer: Message) -> tuple[int, list[Message]]:
+        """A request's segment and what is new in it; another conversation is new from its beginning."""
+        told = [_gist(one) for one in messages]
+        for segment in reversed(self._open):
+            said = self._open[segment]
+            if told[: len(said)] == said:
+                break
+        else:
+            segment, said = len({turn.segment for turn in self._turns}), []
+        self._open.pop(segment, None)
+        self._open[segment] = [*told, _gist(answer)]
+        if len(self._open) > MAX_OPEN:
+            del self._open[next(iter(self._open))]
+        return segment, messages[len(said) :]
 
     def _results(self, fresh: Sequence[Message]) -> None:
         """What the agent told the model about its calls."""
@@ -166,10 +174,13 @@ class Recorder:
             self._calls.append(CallRecord(turn, call["id"], name, kept, error, "", "", 0.0))
 
 
-def _gist(message: Message) -> tuple[object, ...]:
-    """What of a message comes back the same from a client."""
+def _gist(message: Message) -> bytes:
+    """What of a message comes back the same from a client: of a system prompt not even the text, which some
+    sign anew with each request. Kept for as long as the trial lasts, so no text of any size is."""
     ids = [call.get("id") for call in objects(message.get("tool_calls"))]
-    return (message.get("role"), str(message.get("content") or "").strip(), tuple(map(str, ids)))
+    role = message.get("role")
+    text = "" if role == "system" else str(message.get("content") or "").strip()
+    return blake2b(repr((role, text, ids)).encode("utf-8", "replace"), digest_size=16).digest()
 
 
 def _bounded(message: Message) -> Message:

@@ -1,8 +1,9 @@
 """The way of an outside agent to the model: a Unix socket that is bound into its sandbox.
 
-One relay serves one trial. It knows two routes, chat completions and the list of models: what runs in
-the sandbox can neither report events nor name itself somebody else. The key it is given is made up; the
-real one, and whose request it is, are put in here. It counts what is used and ends the budget.
+One relay serves one trial. It knows the routes by which agents ask a model (`apis.py`) and the list of
+models, no others: what runs in the sandbox can neither report events nor name itself somebody else. The key
+it is given is made up; the real one, and whose request it is, are put in here. It counts what is used and
+ends the budget.
 
 Everything that comes through the socket was written by whoever is inside: sizes, connections and
 times are bounded, and what is malformed gets an error.
@@ -27,7 +28,8 @@ from types import TracebackType
 from typing import Any
 
 from cursorbench.errors import DependencyDownError, UsageError
-from cursorbench.harness import sse
+from cursorbench.harness import apis, sse
+from cursorbench.harness.apis import Api
 from cursorbench.harness.budget import Budget
 from cursorbench.harness.completion import CONTEXT_FULL, Attribution, RefusedError, is_of_the_request
 from cursorbench.harness.driver import Driver, Endpoint
@@ -42,6 +44,7 @@ CONNECTIONS = 32
 IDLE_S = 60.0  # for a request to come in
 PLAIN_S = 10.0  # for an answer of one token
 
+COUNT = "/v1/messages/count_tokens"  # asks the model nothing
 _PASSED = ("content-type",)
 
 
@@ -185,18 +188,21 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(200, {"object": "list", "data": [{"id": name, "object": "model"}]})
 
     def do_POST(self) -> None:
-        if self.path not in ("/v1/chat/completions", "/chat/completions"):
-            self._error(404, "not_found", "only chat completions are served here")
+        path = self.path.partition("?")[0]
+        path = path if path.startswith("/v1/") else f"/v1{path}"
+        if path != COUNT and path not in apis.ALL:
+            self._error(404, "not_found", f"here are {', '.join(apis.ALL)}, and nothing else")
         elif self._known() and (length := self._length()) is not None:
             with self.server.room.of(length):
                 if (body := self._body(length)) is not None:
-                    self._ask(body)
+                    self._ask(path, body)
 
     def _known(self) -> bool:
-        given = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        given = self.headers.get("Authorization") or self.headers.get("X-Api-Key") or ""
+        given = given.removeprefix("Bearer ")
         if hmac.compare_digest(given.encode("utf-8", "replace"), self.server.relay.key.encode()):
             return True
-        self._error(401, "invalid_api_key", "the key is the one in OPENAI_API_KEY")
+        self._error(401, "invalid_api_key", "the key is the one in OPENAI_API_KEY and ANTHROPIC_AUTH_TOKEN")
         return False
 
     def _length(self) -> int | None:
@@ -223,43 +229,60 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         return found
 
-    def _ask(self, body: Mapping[str, Any]) -> None:
+    def _ask(self, path: str, body: Mapping[str, Any]) -> None:
+        api = apis.ALL.get(path)
+        if api is None:
+            self._pass_on(path, body)
+            return
         with self.server.relay.recorder.call() as limit:
             if limit is None:
-                self._complete(body)
+                self._pass_on(path, body, api)
             else:
                 self._error(403, "budget_exhausted", f"the budget is used up: {limit}")
 
-    def _complete(self, body: Mapping[str, Any]) -> None:
+    def _pass_on(self, path: str, body: Mapping[str, Any], api: Api | None = None) -> None:
+        """Ask in the trial's name; what an `api` gave is one model call more."""
         relay = self.server.relay
         started = time.perf_counter()
         try:
             # whatever is asked for: else what runs inside could ask an endpoint's stronger model
             body = {**_nameless(body), "model": relay.driver.model}
-            answer = relay.driver.post(body, relay.attribution)
-            found = sse.read(answer.content, answer.headers, time.perf_counter() - started)
-            relay.recorder.add(body, found)
+            asked = api.asked(body) if api else {}  # before it costs anything
+            answer = relay.driver.post(body, relay.attribution, path=path)
+            if api:
+                found = api.read(answer.content, answer.headers, time.perf_counter() - started)
+                relay.recorder.add(asked, found)
         except (RefusedError, DependencyDownError, UsageError, ValueError) as error:
-            if isinstance(error, RefusedError) and is_of_the_request(error.status):
-                relay.recorder.full = error.code == CONTEXT_FULL
-                self._error(error.status, error.code, str(error))
-            elif relay.answers():
-                self._error(400, "refused", "the model answers, but not this request")
-            else:
-                relay.recorder.fail(str(error))
-                self._error(503, "unavailable", "the model does not answer")
+            self._unanswered(path, error)
         except RecursionError:
             self._error(400, "invalid_json", "the body is nested too deep")
         else:
             headers = {name: answer.headers[name] for name in _PASSED if name in answer.headers}
             self._send(200, answer.content, headers)
 
+    def _unanswered(self, path: str, error: Exception) -> None:
+        recorder = self.server.relay.recorder
+        status = error.status if isinstance(error, RefusedError) else 0
+        if isinstance(error, RefusedError) and is_of_the_request(status):
+            recorder.full = error.code == CONTEXT_FULL
+            self._error(status, error.code, str(error))
+        elif not self.server.relay.answers():
+            recorder.fail(str(error))
+            self._error(503, "unavailable", "the model does not answer")
+        elif status == 404 and path in apis.ALL and not recorder.spent.turns:
+            # no model has said anything yet, so that nothing but the agent's own program asked
+            recorder.fail(f"HTTP 404: the server has no {path}, by which this agent asks its model")
+            self._error(404, "not_found", f"the server has no {path}")
+        else:
+            self._error(400, "refused", "the model answers, but not this request")
+
     def _answer(self, status: int, content: Mapping[str, Any]) -> None:
         self._send(status, json.dumps(content).encode(), {"content-type": "application/json"})
 
     def _error(self, status: int, code: str, message: str) -> None:
         self.close_connection = True  # what is left of the request was not read
-        self._answer(status, {"error": {"message": message, "type": "relay", "param": None, "code": code}})
+        told = {"message": message, "type": "relay", "param": None, "code": code}
+        self._answer(status, {"type": "error", "error": told})
 
     def _send(self, status: int, content: bytes, headers: Mapping[str, str]) -> None:
         self.send_response(status)

@@ -1,13 +1,13 @@
 """Chat completions as they come over HTTP: one JSON document, or a stream of events put together again.
 
-For who passes answers on and has to count them (`relay.py`). Pure.
+For who passes answers on and has to count them (`relay.py`), other APIs' streams too (`apis.py`). Pure.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cursorbench.harness import completion
@@ -18,12 +18,35 @@ _LINE_END = re.compile(r"\r\n|\n|\r")  # and no other: what a model wrote may ho
 
 def read(content: bytes, headers: Mapping[str, str], seconds: float) -> Completion:
     """The completion in a body. Raises ValueError when there is none."""
-    if headers.get("content-type", "").startswith("text/event-stream"):
+    if is_stream(headers):
         return completion.read(assembled(content), headers, seconds)
     try:
         return completion.read(json.loads(content), headers, seconds)
     except RecursionError as error:
         raise ValueError("the answer is no chat completion") from error
+
+
+def is_stream(headers: Mapping[str, str]) -> bool:
+    """Whether an answer is a stream of events."""
+    return headers.get("content-type", "").startswith("text/event-stream")
+
+
+def data_of(text: str) -> Iterator[str]:
+    """What the events of a stream tell, one after the other."""
+    for line in _LINE_END.split(text):
+        if line.startswith("data:") and (data := line.removeprefix("data:").strip()):
+            yield data
+
+
+def events(content: bytes) -> Iterator[dict[str, Any]]:
+    """The events of a stream that are JSON objects, each with its type. Raises ValueError for no JSON."""
+    for data in data_of(content.decode("utf-8", "replace")):
+        try:
+            found = None if data == "[DONE]" else json.loads(data)
+        except RecursionError as error:
+            raise ValueError("a piece of the stream is nested too deep") from error
+        if isinstance(found, dict):
+            yield found
 
 
 def assembled(content: bytes) -> dict[str, Any]:
@@ -32,10 +55,7 @@ def assembled(content: bytes) -> dict[str, Any]:
     calls: dict[int, dict[str, Any]] = {}
     whole: dict[str, Any] = {"choices": [{"message": message, "finish_reason": None}]}
     ended = False
-    for line in _LINE_END.split(content.decode("utf-8", "replace")):
-        data = line.removeprefix("data:").strip()
-        if not line.startswith("data:") or not data:
-            continue
+    for data in data_of(content.decode("utf-8", "replace")):
         if data == "[DONE]":
             ended = True
             break

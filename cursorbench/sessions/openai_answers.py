@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+from cursorbench.harness import sse
 from cursorbench.sessions.chat import Answer, Message, message_of
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
 from cursorbench.sessions.records import first_text
@@ -37,8 +38,7 @@ def chunks_of(body: str) -> list[Any]:
     """The chunks of a stream that was logged as it came, as server-sent events; none of any other text."""
     if not body.lstrip().startswith(("data:", "event:", ":")):
         return []
-    lines = (line[5:].strip() for line in body.splitlines() if line.startswith("data:"))
-    return [parsed(line.encode(errors="replace")) for line in lines if line.startswith("{")]
+    return [parsed(data.encode(errors="replace")) for data in sse.data_of(body) if data.startswith("{")]
 
 
 def _message(response: dict[str, Any]) -> Message | None:

@@ -21,7 +21,7 @@ from cursorbench import sandbox as sandboxes
 from cursorbench.errors import DependencyDownError, SandboxError
 from cursorbench.graders import correctness, efficiency, interaction, quality
 from cursorbench.graders.efficiency import Price, Usage
-from cursorbench.harness import atif, outside
+from cursorbench.harness import atif, installed, outside
 from cursorbench.harness.agent import AgentConfig
 from cursorbench.harness.agent import run as run_agent
 from cursorbench.harness.budget import Budget
@@ -50,7 +50,8 @@ class Setting:
         cache: where environments are made once.
         out: the run's folder.
         command: of an outside agent; "" for our own. `agent` then only gives the budget.
-        venv: the virtual environment with the outside agent's program; None where the task's has it.
+        venv: the virtual environment with the outside agent's program, or that, where it is one file; None
+            where the task's own has it.
         quality: whether lint and types are measured.
     """
 
@@ -121,7 +122,7 @@ def _keep_trajectory(job: Job, episode: Episode) -> None:
     command = job.setting.command
     found = atif.trajectory(
         episode,
-        agent=command.split()[0] if command else "rtrl",
+        agent=installed.name_of(command) or "rtrl",
         version="" if command else version("rtrl"),
         model=job.setting.endpoint.model,
         session_id=job.key,

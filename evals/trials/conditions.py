@@ -67,8 +67,11 @@ def harness(agent: AgentConfig, command: str = "", venv: Path | None = None) -> 
 def _packages(venv: Path) -> list[list[str]]:
     """What is installed in a virtual environment: name and version, the digests of files, where it is from.
 
-    A version alone does not tell: `pip install .` of changed sources mostly has the same.
+    A version alone does not tell: `pip install .` of changed sources mostly has the same. Of a program of one
+    file its digest.
     """
+    if venv.is_file():
+        return [[venv.name, sha256_of(venv)]]
     return [
         [path.name, *(_of_file(path / name) for name in ("RECORD", "direct_url.json"))]
         for path in sorted(venv.glob("lib/python3*/site-packages/*.dist-info"))

@@ -16,6 +16,7 @@ from typing import Any
 from cursorbench.errors import UsageError
 from cursorbench.graders.efficiency import read_prices
 from cursorbench.graders.rubric import read_rubric
+from cursorbench.harness import installed
 from cursorbench.harness.agent import AgentConfig
 from cursorbench.harness.budget import Budget
 from cursorbench.harness.driver import Driver, Endpoint
@@ -40,7 +41,7 @@ class Asked:
     Attributes:
         model: "" for the first one served.
         command: of an outside agent, "" for our own.
-        venv: with the outside agent's program; None to find it by the command.
+        venv: with the outside agent's program; None to find that by the command.
         out: None for `trials/SUITE-MODEL`.
         names: of tasks; empty for all.
         summary_at: tokens of a prompt from which on the agent sums up; None for never.
@@ -174,9 +175,9 @@ def _weights(endpoint: Endpoint) -> str:
 
 
 def _outside(asked: Asked) -> tuple[str, Path | None]:
-    """An outside agent's command as it is run inside, and the virtual environment its program is in.
+    """An outside agent's command as it is run inside, and what its program needs there (`installed.home_of`).
 
-    None for the environment when the program has to be in the task's own.
+    None for that when the program has to be in the task's own environment.
     """
     if not asked.command:
         return "", None
@@ -188,13 +189,23 @@ def _outside(asked: Asked) -> tuple[str, Path | None]:
         raise UsageError(
             f"the agent's command cannot be read: {asked.command!r}", hint="quote it as for a shell"
         )
-    beside = Path(sys.executable).parent / words[0]
-    found = shutil.which(words[0]) or (str(beside) if beside.is_file() else "")
-    folder = asked.venv or (Path(found).parent.parent if found else None)
-    if folder is None or not (folder / "pyvenv.cfg").is_file():
+    at = installed.program_at(words)
+    beside = Path(sys.executable).parent / words[at]
+    found = shutil.which(words[at]) or (str(beside) if beside.is_file() else "")
+    home = asked.venv.resolve() if asked.venv else installed.home_of(Path(found)) if found else None
+    if home is None or not (home.is_file() or (home / "pyvenv.cfg").is_file()):
         return asked.command, asked.venv
-    inside = Path(words[0]).name if "/" in words[0] else words[0]
-    return shlex.join([inside, *words[1:]]), folder.resolve()
+    words[at] = _inside(Path(found), home) if found else words[at]
+    return shlex.join(words), home
+
+
+def _inside(program: Path, home: Path) -> str:
+    """A program's name, or its path in its virtual environment: the same wherever that is."""
+    for path in (program.absolute(), program.resolve()):
+        if home.is_dir() and path.is_relative_to(home):
+            within = path.relative_to(home)
+            return within.name if within.parent == Path("bin") else str(within)
+    return program.name
 
 
 def _safe(model: str) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shlex
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,58 @@ def home(tmp_path: Path) -> Path:
     for place in (tmp_path, tmp_path.parent):
         place.chmod(0o755)
     return tmp_path
+
+
+# what a person types: the programs lie wherever they were installed
+CLAUDE_CODE = (
+    "env CLAUDE_CODE_MAX_OUTPUT_TOKENS=4000 {program} -p --dangerously-skip-permissions {{instruction}}"
+)
+CODEX = (
+    "{program} exec --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox -m {{model}}"
+    ' -c model_provider=rtrl -c \'model_providers.rtrl={{name="rtrl",base_url="{{base_url}}",'
+    'env_key="OPENAI_API_KEY",wire_api="responses"}}\' {{instruction}}'
+)
+
+
+@pytest.mark.parametrize(
+    ("variable", "command", "call"),
+    [
+        ("RTRL_CLAUDE_CODE", CLAUDE_CODE, 'Bash {"command": %s, "description": "x"}'),
+        ("RTRL_CODEX", CODEX, 'exec_command {"cmd": %s}'),
+    ],
+)
+def test_agents_of_other_apis_solve_a_task(home: Path, variable: str, command: str, call: str) -> None:
+    """Claude Code asks by Messages, Codex by Responses; the stub engine says what each of them is to do."""
+    program = os.environ.get(variable, "")
+    if not program:
+        pytest.skip(f"{variable} names no program")
+    feature = next(change for change in CHANGES if change.name == "word-feature")
+    make_suite(home / "suite", (feature,))
+    solution = f"stub:call {call % json.dumps(written(dict(feature.sources)))}"
+
+    async def both() -> Any:
+        async with running(home / "gateway") as rig:
+
+            async def spoken() -> None:
+                rig.stub.words = solution
+                while len(rig.stub.requests) < 2:  # the first one asks which weights answer
+                    await asyncio.sleep(0.005)
+                rig.stub.words = "stub:say It is done."
+
+            saying = asyncio.create_task(spoken())
+            line = command.format(program=shlex.quote(program))
+            run = partial(bench, home, f"{rig.url}/v1", "--agent", line, key=rig.key)
+            found = await asyncio.to_thread(run, "--budget", "turns=6", "--budget", "wall_s=120")
+            saying.cancel()
+            return found, rig.generations()
+
+    (status, document, said), recorded = asyncio.run(both())
+    assert status == 0, said
+    (row,) = document["metrics"]["results"]
+    assert (row["cause"], row["passed"], row["calls"]) == ("solved", True, 2), (row, said)
+    kept = json.loads((home / "out" / "trials" / row["key"][:2] / f"{row['key']}.json").read_text())
+    assert kept["generations"] == [one.id for one in recorded[1:-1]]
+    assert (kept["usage"]["counted"], kept["usage"]["invalid_calls"]) == (True, 0)
 
 
 def test_mini_swe_agent_through_the_gateway(home: Path) -> None:

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cursorbench.errors import UsageError
 from cursorbench.harness import relay as module
 from cursorbench.harness import sse
 from cursorbench.harness.budget import Budget, StopReason, Usage
@@ -26,6 +27,7 @@ from cursorbench.harness.completion import Attribution
 from cursorbench.harness.driver import Driver, Endpoint
 from cursorbench.harness.recording import Recorder
 from cursorbench.harness.relay import Relay
+from evals.trials import tried
 from tests.stages.gateway.rig import Rig, running
 
 TOOLS = [
@@ -105,6 +107,45 @@ async def test_model_calls_get_through_under_the_real_key_and_the_trial_s_names(
     assert episode.turns[0].usage == Usage(first.prompt_tokens, 12)
     assert not episode.turns[1].usage.told, "the stream did not say"
     assert [turn.segment for turn in episode.turns][:2] == [0, 1], "another conversation"
+
+
+async def test_agents_that_speak_other_apis_get_through(tmp_path: Path) -> None:
+    used = 'stub:call bash {"command": "ls"}'
+    tool = TOOLS[0]["function"]
+    messages = {
+        "max_tokens": 400,
+        "metadata": {"user_id": "eve"},
+        "tools": [{"name": "bash", "input_schema": tool["parameters"]}],
+        "messages": [{"role": "user", "content": used}],
+    }
+    responses = {"input": used, "tools": [{"type": "function", **tool}]}
+
+    def inside(rig: Rig) -> Any:
+        with Relay(Endpoint(rig.url, rig.key), Budget(turns=5), WHO) as relay, client(relay) as http:
+            http.headers.update({"X-Api-Key": relay.key})
+            del http.headers["Authorization"]
+            for stream in (False, True):
+                told = http.post("/v1/messages?beta=true", json={**messages, "stream": stream})
+                assert told.status_code == 200, told.text
+                told = http.post("/v1/responses", json={**responses, "stream": stream})
+                assert told.status_code == 200, told.text
+            counted = http.post("/v1/messages/count_tokens", json=messages)
+            assert counted.json()["input_tokens"] > 0
+            assert http.post("/v1/messages", json={"max_tokens": 1}).status_code == 400
+            assert http.post("/v1/messages", json=messages).status_code == 200
+            over = http.post("/v1/responses", json=responses)
+            assert (over.status_code, over.json()["type"]) == (403, "error")
+            return relay.recorder.episode("go", StopReason.ANSWERED, "", 1.0)
+
+    async with running(tmp_path) as rig:
+        episode = await asyncio.to_thread(inside, rig)
+        recorded = rig.generations()
+    assert episode.generations == tuple(one.id for one in recorded)
+    assert [turn.usage.prompt for turn in episode.turns] == [one.prompt_tokens for one in recorded]
+    assert all(turn.usage.told for turn in episode.turns), "streams of these say what was used"
+    told = [(call.name, json.loads(call.arguments), call.error) for call in episode.calls]
+    assert told == [("bash", {"command": "ls"}, "")] * 5
+    assert {one.user for one in recorded} == {"ada"}
 
 
 async def test_no_body_says_whose_request_it_is(tmp_path: Path) -> None:
@@ -245,6 +286,34 @@ def test_a_request_that_no_service_answers_is_no_failure_of_the_engine() -> None
         server.shutdown()
 
 
+def test_a_server_without_the_agent_s_api_is_said_before_anything_is_tried() -> None:
+    class ChatAlone(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200 if self.path == "/v1/chat/completions" else 404)
+            self.end_headers()
+            self.wfile.write(json.dumps({"choices": [{"message": {"content": "yes"}}]}).encode())
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Silent."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), ChatAlone) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        endpoint = Endpoint(f"http://127.0.0.1:{server.server_port}", "k", "m")
+        with Relay(endpoint, Budget(turns=9)) as relay, client(relay) as http:
+            assert http.post("/v1/messages/count_tokens", json={}).status_code == 400
+            assert relay.recorder.failure == "", "an agent does without"
+            assert http.post("/v1/messages", json={}).status_code == 404
+            failure = relay.recorder.failure
+            assert ask(http, "hello").status_code == 200
+            assert http.post("/v1/messages", json={}).status_code == 400, "a model may have asked"
+            assert relay.recorder.failure == ""
+        server.shutdown()
+    episode = Recorder(Budget()).episode("go", StopReason.ABORTED, failure, 1.0)
+    with pytest.raises(UsageError, match="the server has no /v1/messages"):
+        tried._aborted(episode)
+
+
 def test_connections_are_bounded(tmp_path: Path) -> None:
     """Who opens many and says nothing is turned away; those who hang up make room."""
     with Relay(Endpoint("http://127.0.0.1:9", "k", "m"), Budget()) as relay:
@@ -357,6 +426,26 @@ def test_what_an_agent_told_its_model_is_the_result_of_its_call() -> None:
     assert [turn.segment for turn in episode.turns] == [0, 0, 1]
     assert [len(turn.asked) for turn in episode.turns] == [2, 1, 2]
     assert (episode.system, episode.invalid_calls) == ("be", 1)
+
+
+def test_a_helper_beside_an_agent_is_another_conversation() -> None:
+    """Claude Code asks for a title, and signs its system prompt anew with each request."""
+    recorder = Recorder(Budget(turns=9))
+    start, more = [{"role": "user", "content": "go"}], {"role": "user", "content": "on"}
+    answer = {"role": "assistant", "content": "one"}
+
+    def system(text: str) -> dict[str, str]:
+        return {"role": "system", "content": text}
+
+    recorder.add({"messages": [system("a"), *start], "tools": TOOLS}, completion(answer))
+    recorder.add({"messages": [{"role": "user", "content": "title?"}]}, completion({"content": "a title"}))
+    again = [system("b"), *start, answer, more]
+    recorder.add({"messages": again, "tools": TOOLS}, completion({"content": "two"}))
+    recorder.add({"messages": [{"role": "user", "content": "tip?"}]}, completion({"content": "a tip"}))
+    episode = recorder.episode("go", StopReason.ANSWERED, "", 2.0)
+    assert [turn.segment for turn in episode.turns] == [0, 1, 0, 2]
+    assert [len(turn.asked) for turn in episode.turns] == [2, 1, 1, 1]
+    assert episode.final_text == "two"
 
 
 def test_what_comes_through_bounds_the_memory_it_takes() -> None:

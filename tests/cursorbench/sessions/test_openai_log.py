@@ -355,14 +355,14 @@ def test_a_stream_that_was_logged_as_it_came(path: Path, wrap: Any) -> None:
     """Proxies log the raw body; it was told as the answer's text, `data:` and all."""
     chunks = [
         {"id": "r1", "created": 1_700_000_000, "choices": [{"index": 0, "delta": {"content": word}}]}
-        for word in ("do", "ne")
+        for word in ("do", "n\u2028e")  # no line end of a stream
     ]
-    body = "".join(f"data: {json.dumps(one)}\r\n\r\n" for one in chunks)
+    body = "".join(f"data: {json.dumps(one, ensure_ascii=False)}\r\n\r\n" for one in chunks)
     for start, one in ((": ping\n\n", "r1"), ("", "r2"), ("event: x\n", "r3")):
         sent = start + body.replace("r1", one) + "data: [DONE]\n\n"
         items = read(path, {"request": request(ASK), "response": wrap(sent)})
         (answer,) = [item for item in items if isinstance(item, AgentTurn)]
-        assert (answer.text, answer.id, answer.at) == ("done", one, AT)
+        assert (answer.text, answer.id, answer.at) == ("don\u2028e", one, AT)
     (plain,) = [
         item.text
         for item in read(path, {"request": request(ASK), "response": "data: is a word"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 import sys
 from dataclasses import replace
@@ -138,6 +139,33 @@ def test_an_outside_agents_environment_is_found_by_its_command(suite: Suite) -> 
     assert (found.venv, found.command) == (beside.parent.resolve(), f"{program} -t '{{instruction}}'")
     assert planned(suite, command=f"{program} -t x").setting.venv == beside.parent.resolve()
     assert planned(suite, command="an-agent-that-is-in-the-task -t x").setting.venv is None
+
+
+def test_an_outside_agent_s_program_may_lie_anywhere(
+    suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Claude Code is one file, and lies deep in the environment of its Python package."""
+    native = Path("/bin/true").read_bytes()
+    venv = tmp_path / "venv"
+    deep = venv / "lib" / "python3.11" / "site-packages" / "sdk" / "bundled" / "agent"
+    only, link = tmp_path / "versions" / "2.1.3", tmp_path / "bin" / "agent-x"
+    for path in (deep, only, link.parent / "python3.12", link.parent / "scripted"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"#!/bin/sh\n" if path.name == "scripted" else native)
+        path.chmod(0o755)
+    (venv / "pyvenv.cfg").touch()
+    link.symlink_to(only)
+    monkeypatch.setenv("PATH", str(link.parent), prepend=os.pathsep)
+    for command, inside, home in (
+        (f"{deep} -p x", f"{deep.relative_to(venv)} -p x", venv),
+        ("env A=1 B=2 agent-x -p x", "env A=1 B=2 agent-x -p x", only),
+        ("python3.12 agent.py", "python3.12 agent.py", None),
+        ("scripted x", "scripted x", None),
+        ("env agent=agent-x", "env agent=agent-x", None),
+        ("true x", "true x", None),
+    ):
+        found = planned(suite, command=command).setting
+        assert (found.command, found.venv) == (inside, home), command
 
 
 def test_budgets() -> None:
