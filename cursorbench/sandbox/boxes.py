@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -65,6 +66,12 @@ class Box:
         if self.watch is not None:
             self.watch.first, self.watch.outer = pid, self.pid
         return True
+
+    def is_ready(self) -> bool:
+        """Whether the supervisor inside has said that it is, or has ended."""
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN)
+        return bool(poll.poll(0))
 
     def look(self) -> None:
         """Hold it to its limits."""

@@ -5,9 +5,10 @@ mount namespace of its own (and, started by an ordinary user, in a user namespac
 of a sandbox is seen outside, and all are gone with it. It ends when its caller ends, by whatever cause.
 Not here: what goes on between caller and sandbox afterwards (`supervisor.py`), which passes it by.
 
-A request is one packet of JSON with descriptors, first the socket that the answer goes to. A sandbox
-without working tree is kept in reserve for the last kind asked for, so that a start or a fork need only
-mount: bubblewrap and the interpreter inside take longer than everything else.
+A request is one packet of JSON with descriptors, first the socket that the answer goes to. Sandboxes
+without working tree are kept in reserve for the last kind asked for, so that a start or a fork need only
+mount: bubblewrap and the interpreter inside take longer than everything else. It is one, and one more
+whenever somebody had to wait, one for each processor at most.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from cursorbench.sandbox.stage import Store
 from cursorbench.sandbox.watch import INTERVAL_S
 
 PACKET = 1 << 18
+DEEPEST = min(8, os.cpu_count() or 1)  # sandboxes in reserve
 KIND = ("bwrap", "python", "mounts", "covered", "workdir", "memory", "processes", "disk", "inodes")
 
 
@@ -49,7 +51,8 @@ class Keeper:
         self._store = store
         self._boxes: dict[int, Box] = {}
         self._starting: dict[int, _Asked] = {}
-        self._reserve: dict[str, Box] = {}  # at most one, ready
+        self._reserve: list[Box] = []  # ready, all of the kind
+        self._kind, self._depth = "", 1
         self._count = 0
         self._poll = select.poll()
         self._caller = os.pidfd_open(caller)
@@ -75,7 +78,7 @@ class Keeper:
             self._reap()
 
     def _reap(self) -> None:
-        own = {box.pid for box in self._boxes.values()} | {box.pid for box in self._reserve.values()}
+        own = {box.pid for box in self._boxes.values()} | {box.pid for box in self._reserve}
         own |= {asked.box.pid for asked in self._starting.values()}
         for pid in self._store.workers - own:
             with contextlib.suppress(ChildProcessError):
@@ -103,9 +106,14 @@ class Keeper:
 
     def _start(self, request: dict[str, Any], fds: list[int], reply: socket.socket) -> None:
         kind = _kind(request)
-        box = self._reserve.pop(kind, None)
-        if box is not None:
-            self._give(box, request, reply)
+        if kind != self._kind:
+            self._kind, self._depth = kind, 1
+            while self._reserve:
+                boxes.remove(self._reserve.pop())
+        elif not self._reserve or not self._reserve[0].is_ready():
+            self._depth = min(self._depth + 1, DEEPEST)
+        if self._reserve:
+            self._give(self._reserve.pop(0), request, reply)
             return
         for asked in self._starting.values():
             if asked.reply is None and _kind(asked.request) == kind:
@@ -139,13 +147,15 @@ class Keeper:
             boxes.remove(box)
             if asked.reply is not None:
                 send(asked.reply, {"error": text or "bubblewrap ended at once"})
-        elif asked.reply is None:
-            self._reserve[_kind(asked.request)] = box
-        else:
+        elif asked.reply is not None:
             self._give(box, asked.request, asked.reply)
+        elif _kind(asked.request) == self._kind:
+            self._reserve.append(box)
+        else:
+            boxes.remove(box)
 
     def _give(self, box: Box, request: dict[str, Any], reply: socket.socket) -> None:
-        """Mount the working tree, hand the sandbox over, and make the next reserve."""
+        """Mount the working tree, hand the sandbox over, and make the next ones."""
         group = box.watch.group.cpu_file() if box.watch else None
         with contextlib.ExitStack() as stack:
             fds = [box.control]
@@ -165,13 +175,13 @@ class Keeper:
 
     def _keep_reserve(self, request: dict[str, Any]) -> None:
         kind = _kind(request)
-        waiting = any(asked.reply is None for asked in self._starting.values())
-        if kind in self._reserve or waiting:
+        if kind != self._kind:
             return
-        for other in list(self._reserve):
-            boxes.remove(self._reserve.pop(other))
+        waiting = [asked.request for asked in self._starting.values() if asked.reply is None]
+        starting = sum(_kind(one) == kind for one in waiting)
         with contextlib.suppress(OSError):  # the next start says why
-            self._launch(request, None)
+            for _ in range(self._depth - len(self._reserve) - starting):
+                self._launch(request, None)
 
     def _snapshot(self, request: dict[str, Any], fds: list[int], reply: socket.socket) -> None:
         box = self._boxes[request["box"]]
@@ -241,7 +251,7 @@ class Keeper:
 
     def _end(self) -> None:
         starting = [asked.box for asked in self._starting.values()]
-        for box in [*self._boxes.values(), *self._reserve.values(), *starting]:
+        for box in [*self._boxes.values(), *self._reserve, *starting]:
             boxes.remove(box)
 
 

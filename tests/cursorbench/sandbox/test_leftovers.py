@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import pytest
 from cursorbench.sandbox import groups, sweep
 from cursorbench.sandbox.boxes import MARK
 from cursorbench.sandbox.bubblewrap import Bubblewrap
+from cursorbench.sandbox.keeper import DEEPEST
 from cursorbench.sandbox.link import PACKAGES
 from cursorbench.sandbox.protocol import Environment
 from cursorbench.sandbox.stage import STAGE, started
@@ -133,11 +136,35 @@ def test_the_keeper_forgets_what_was_killed(environment: Environment) -> None:
             before, descriptors = len(mounts.read_text().splitlines()), opened(keeper)
         except PermissionError:
             pytest.skip("the keeper's mounts and descriptors cannot be seen by this user")
-        for _ in range(10):
+        for _ in range(20):
             with own.start(environment) as sandbox, sandbox.fork() as fork:
                 assert fork.exec("true").ok
-        assert len(mounts.read_text().splitlines()) <= before + 8  # a reserve that was not there before
-        assert opened(keeper) <= descriptors + 8
+        more = 8 * DEEPEST  # of those in reserve, that were not there before
+        assert len(mounts.read_text().splitlines()) <= before + more
+        assert opened(keeper) <= descriptors + more
+    own.close()
+
+
+def test_as_many_are_in_reserve_as_were_waited_for(environment: Environment) -> None:
+    """Forks one after the other each waited for a sandbox that was begun when the one before was taken."""
+    own = Bubblewrap()
+    keeper = psutil.Process(own.link().process.pid)
+
+    def wait_for(children: int) -> None:
+        deadline = time.monotonic() + 60
+        while (found := len(keeper.children())) != children:
+            assert time.monotonic() < deadline, found
+            time.sleep(0.01)
+
+    with own.start(environment):
+        wait_for(2)
+        with ThreadPoolExecutor(2 * DEEPEST) as pool:
+            started = list(pool.map(lambda _: own.start(environment), range(2 * DEEPEST)))
+        for sandbox in started:
+            sandbox.kill()
+        wait_for(1 + DEEPEST)
+        with own.start(replace(environment, workdir="/elsewhere")):
+            wait_for(3)
     own.close()
 
 
