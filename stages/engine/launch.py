@@ -5,7 +5,8 @@
 killed by the kernel when its parent dies, so that not even SIGKILL of `rtrl serve` leaves an engine
 behind that holds memory and cores.
 
-Not for importing: vLLM's spawned children run this file again as `__mp_main__`, which is the hook.
+Not for importing: vLLM's spawned children run this file again as `__mp_main__`, which is the hook; it forks
+them where VLLM_WORKER_MULTIPROCESSING_METHOD says so.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import sys
 
 from stages.engine.discreet import hush
-from stages.engine.lifetime import PARENT_VARIABLE, die_with_parent
+from stages.engine.lifetime import PARENT_VARIABLE, and_those_forked, die_with_parent
 from stages.engine.loading import load
 
 SERVER, CORE = "vllm.entrypoints.launchers.api_server.entry", "vllm.v1.engine.core"
@@ -24,6 +25,7 @@ STUB = "stages.gateway.stub_engine"
 def main() -> None:
     parent = os.environ.pop(PARENT_VARIABLE, None)
     die_with_parent(int(parent) if parent else None)
+    and_those_forked()
     program = sys.argv.pop(1)
     hush()
     load(STUB if program == "stub" else SERVER).main()

@@ -27,3 +27,14 @@ def die_with_parent(expected_parent: int | None = None) -> None:
         raise OSError(number, f"prctl(PR_SET_PDEATHSIG): {os.strerror(number)}")
     if expected_parent is not None and os.getppid() != expected_parent:
         os._exit(128 + signal.SIGTERM)
+
+
+def and_those_forked() -> None:
+    """Children that this process forks from now on ask the same, and theirs."""
+    parent = [os.getpid()]
+
+    def ask() -> None:
+        die_with_parent(parent[0])
+        parent[0] = os.getpid()
+
+    os.register_at_fork(after_in_child=ask)

@@ -163,6 +163,24 @@ def test_sigkill_of_the_parent_ends_the_child() -> None:
     started.stdout.close()
 
 
+def test_sigkill_of_the_parent_ends_the_children_that_it_forked() -> None:
+    """vLLM's engine core stayed, where a user's environment has it forked."""
+    parent = (
+        "import os, time; from stages.engine.lifetime import and_those_forked; and_those_forked()\n"
+        "if not os.fork():\n"
+        "    if os.fork():\n        os.wait()\n"
+        "    print(os.getppid(), os.getpid(), flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    started = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert started.stdout is not None
+    pids = [int(pid) for pid in started.stdout.readline().split()]
+    started.kill()
+    started.wait()
+    assert all(wait_gone(pid) for pid in pids)
+    started.stdout.close()
+
+
 def test_a_child_whose_parent_died_before_it_could_ask_ends_at_once() -> None:
     script = "from stages.engine.lifetime import die_with_parent; die_with_parent(1); print('alive')"
     ended = subprocess.run(
