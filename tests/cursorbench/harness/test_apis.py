@@ -200,7 +200,7 @@ ANY = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from([apis.MESSAGES, apis.RESPONSES]),
     st.dictionaries(NAMES, ANY, max_size=5),
