@@ -147,9 +147,12 @@ def test_a_compressed_log_is_read_as_what_it_holds(tmp_path: Path, kind: str | N
     assert [repr(one) for _, one in kinds.read(packed, kind)] == told != []
 
 
-def test_of_a_damaged_compressed_log_what_is_before_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "a.md.gz"
-    path.write_bytes(gzip.compress(AIDER.encode())[:-9])  # as a rotation that was killed leaves it
+@pytest.mark.parametrize("suffix", PACK)
+def test_of_a_damaged_compressed_log_what_is_before_is_read(tmp_path: Path, suffix: str) -> None:
+    """One of Zstandard that was cut was taken for whole."""
+    path = tmp_path / f"a.md{suffix}"
+    packed = PACK[suffix](AIDER.encode())
+    path.write_bytes(packed + packed[:-9])  # as a rotation that was killed leaves it
     *items, last = [one for _, one in kinds.read(path)]
     why = "the compressed file is damaged: what is behind is not read"
     assert items
