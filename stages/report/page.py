@@ -77,7 +77,7 @@ def refuse_other(path: Path) -> None:
 
 
 def refuse_within(workspace: Workspace, path: Path) -> None:
-    """Raises UsageError where a page with users' texts would lie in the workspace: `forget` reaches no page."""
+    """Raises UsageError where users' texts would lie in the workspace: `forget` reaches no page."""
     if workspace.holds(path):
         raise UsageError(
             f"{path} is inside the workspace, whose backups must hold nothing unsealed",
