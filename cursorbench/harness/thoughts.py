@@ -10,10 +10,12 @@ Tags behind an answer's first words are text. Pure; whole and in pieces an answe
 
 from __future__ import annotations
 
+import re
 from typing import Literal, NamedTuple
 
 OPEN = "<think>"
 CLOSE = "</think>"
+_BEFORE = re.compile(r"\A\s*(?:<think>.*?(?:</think>\s*|\Z))+", re.DOTALL)
 
 
 class Piece(NamedTuple):
@@ -94,6 +96,14 @@ def begun_thought(answer: str) -> int:
     opened it, as templates of models that always think do; 0 for none. By the whole answer's text alone."""
     end = answer.find(CLOSE)
     return end + len(CLOSE) if end >= 0 and answer.find(OPEN, 0, end) < 0 else 0
+
+
+def behind_thoughts(answer: str) -> str:
+    """What a recorded answer says behind its thoughts, which are not told to its user as what was said.
+
+    By the whole answer's text alone, as `begun_thought`; several thoughts in a row are left out.
+    """
+    return _BEFORE.sub("", answer[begun_thought(answer) :]).lstrip("\r\n")
 
 
 def begun_tag(text: str, tag: str) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import zstandard
 
@@ -23,11 +23,45 @@ from cursorbench.scratch import scratch
 
 _LOG = re.compile(r"\.(?:jsonl?|ndjson|log|md|txt|traj|history)(?:\.(?:gz|zstd?|bz2|xz))?$", re.IGNORECASE)
 _SUFFIX = re.compile(r"\.(?:gz|zstd?|bz2|xz)$", re.IGNORECASE)
+_PACKED = 4096  # bytes of Zstandard at a time: they may hold 128 MiB
+
+
+class _Zstandard:
+    """Zstandard's frames, one behind the other: `zstandard.open` takes one that was cut for whole."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._pieces = filter(None, _frames(self._file))
+
+    def __enter__(self) -> _Zstandard:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def read1(self, _size: int) -> bytes:
+        """The next piece, b"" at the end."""
+        return next(self._pieces, b"")
+
+
+def _frames(file: BinaryIO) -> Iterator[bytes]:
+    frame = zstandard.ZstdDecompressor().decompressobj()
+    begun = False
+    while packed := file.read(_PACKED):
+        while packed:
+            yield frame.decompress(packed)
+            packed, begun = frame.unused_data, not frame.eof
+            if frame.eof:
+                frame = zstandard.ZstdDecompressor().decompressobj()
+    if begun:
+        raise EOFError
+
+
 _OPENERS: dict[bytes, Callable[[Path], Any]] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,
     b"\xfd7zXZ": lzma.open,
-    b"(\xb5/\xfd": zstandard.open,
+    b"(\xb5/\xfd": _Zstandard,
 }
 _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 _MOST = 8 << 30  # bytes that one file is unpacked to
@@ -46,7 +80,7 @@ def unpacked(path: Path) -> Iterator[tuple[Path, str]]:
         yield file, _unpack(packed, file)
 
 
-def _unpack(packed: BufferedIOBase, file: Path) -> str:
+def _unpack(packed: BufferedIOBase | _Zstandard, file: Path) -> str:
     with file.open("wb") as out:
         while True:
             try:

@@ -194,4 +194,4 @@ def _beside(path: Path) -> dict[str, Any]:
 
 def _start_of(path: Path) -> str:
     with path.open("rb") as file:
-        return file.read(_MAX_PROMPTS).removeprefix(BYTE_ORDER_MARK).decode("utf-8", "replace")
+        return file.read(_MAX_PROMPTS).removeprefix(BYTE_ORDER_MARK).rstrip(b"\0").decode("utf-8", "replace")

@@ -92,7 +92,8 @@ def _skip(file: BinaryIO, max_line: int) -> None:
 def text_lines(path: Path, max_line: int = MAX_LINE) -> Iterator[tuple[Place, str]]:
     """Each line of a text, blank ones too, without its end; bytes that are no UTF-8 become U+FFFD.
 
-    A longer line comes in pieces of `max_line` bytes with the same place.
+    Zeros at either end of one are what a crash leaves of a file, and no text. A longer line comes in pieces
+    of `max_line` bytes with the same place.
     """
     number, whole = 0, True
     with path.open("rb") as file:
@@ -101,7 +102,7 @@ def text_lines(path: Path, max_line: int = MAX_LINE) -> Iterator[tuple[Place, st
             whole = line.endswith(b"\n")
             yield (
                 Place(str(path), number),
-                line.decode("utf-8", "replace").rstrip("\r\n").removeprefix("\ufeff"),
+                line.decode("utf-8", "replace").rstrip("\r\n\0").lstrip("\0").removeprefix("\ufeff"),
             )
 
 
@@ -110,7 +111,7 @@ def json_document(path: Path, max_bytes: int = 256 << 20) -> dict[str, Any] | li
     size = path.stat().st_size
     if size > max_bytes:
         return Quarantined(Place(str(path)), f"the document is larger than {max_bytes >> 20} MiB")
-    value = parsed(path.read_bytes().removeprefix(BYTE_ORDER_MARK))
+    value = parsed(path.read_bytes().removeprefix(BYTE_ORDER_MARK).rstrip(b"\0"))
     if isinstance(value, dict | list):
         return value
     return Quarantined(Place(str(path)), value if isinstance(value, str) else "not a JSON document")

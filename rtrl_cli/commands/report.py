@@ -84,11 +84,13 @@ def command(
     started = time.monotonic()
     populations = parse_by(by)
     if html is not None:
-        from stages.report.page import refuse_other
+        from stages.report.page import refuse_other, refuse_within
 
         html = html.expanduser().absolute()
         refuse_other(html)
     found, store = open_store(workspace, options.settings((), line))
+    if html is not None and not no_examples:
+        refuse_within(found, html)
     experiences = choose(store, refs or (), found.settings.workspace.line, everything=everything)
     texts = not no_examples and (html is not None or as_json)
     report = build(found, store, *experiences, by=populations, last=last, texts=texts)

@@ -120,7 +120,7 @@ def forget(
         alike=tuple(others),
         restored=restored(workspace, store),
         holdings=held,
-        sources=sources.of_user(store, user),
+        sources=sources.of_user(store, user, names.living_epochs(workspace)),
     )
 
 

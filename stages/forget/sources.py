@@ -6,7 +6,7 @@ not sealed. Not for: what is held under the name itself (`holdings.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,14 +25,14 @@ _COLUMNS = ["user", "session"]
 
 @dataclass(frozen=True)
 class Sources:
-    """Paths as `rtrl collect` was given them; names of users whose sessions were read of the same logs."""
+    """Paths as `rtrl collect` was given them; other names, not forgotten, that have the same sessions."""
 
     logs: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
 
-def of_user(store: Store, user: str) -> Sources:
-    """Look through all interactions that were made of logs and are readable."""
+def of_user(store: Store, user: str, living: Collection[str]) -> Sources:
+    """Look through all interactions that were made of logs and are readable. `living`: who has a key."""
     logs: set[str] = set()
     sessions: set[str] = set()
     read = list(collected(store))
@@ -45,7 +45,7 @@ def of_user(store: Store, user: str) -> Sources:
     names: set[str] = set()
     for _, table in read if sessions else ():
         names |= set(table.filter(pc.is_in(table["session"], value_set=wanted))["user"].to_pylist())
-    return Sources(tuple(sorted(logs)), tuple(sorted(names - {user})))
+    return Sources(tuple(sorted(logs)), tuple(sorted((names - {user}).intersection(living))))
 
 
 def collected(store: Store) -> Iterator[tuple[Artifact, pa.Table]]:

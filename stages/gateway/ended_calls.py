@@ -52,28 +52,29 @@ class EndedCalls:
     ) -> None:
         self._spool, self._links, self._metrics, self._pseudonym = spool, links, metrics, pseudonym
 
-    async def tell(self, key_id: str, messages: Sequence[dict[str, Any]]) -> None:
+    async def tell(self, key_id: str, messages: Sequence[dict[str, Any]], at: int | None = None) -> None:
         """Record what a request with that key tells. Raises ApiError 503: the disk takes nothing.
 
-        Most requests tell nothing and cost a look at their last messages.
+        `at`: the request's own time in ms, None for now. Most requests tell nothing and cost a look at their
+        last messages.
         """
         calls = ended(messages)
         if not calls:
             return
         try:
-            results = await asyncio.to_thread(self._record, key_id, calls)
+            results = await asyncio.to_thread(self._record, key_id, calls, at)
         except DependencyDownError as error:
             message = "what became of calls could not be recorded"
             raise unavailable("capture_unavailable", message, retry_after=10) from error
         for type, status in results:
             self._metrics.event(type, status)
 
-    def _record(self, key_id: str, calls: list[Ended]) -> list[tuple[str, str]]:
+    def _record(self, key_id: str, calls: list[Ended], at: int | None) -> list[tuple[str, str]]:
         events: list[Event] = []
         for call in calls:
             generation = self._links.call(key_id, call.id)
             same = Counter[tuple[str, ...]]()  # a call may change a file in several parts
-            for item, one in _told(call) if generation else ():
+            for item, one in _told(call, at) if generation else ():
                 if problem(*one):  # a name of a tool that is none, a path
                     continue
                 own = itself(item, one, b"")
@@ -107,25 +108,27 @@ def _no(text: str) -> bool:
     return refusal(text) is not None or stopped(text)
 
 
-def _told(call: Ended) -> Iterator[tuple[said.Item, Told]]:
+def _told(call: Ended, at: int | None) -> Iterator[tuple[said.Item, Told]]:
     """What there is to tell of a call."""
     if not _no(call.text):
-        yield from _edits(call, "applied", changes_made(call.name, call.arguments, call.text))
+        yield from _edits(call, at, "applied", changes_made(call.name, call.arguments, call.text))
         return
     reason = refusal(call.text)
     outcome: said.Outcome = "interrupted" if reason is None else "rejected"
     end = said.ToolEnd(
-        session="", id=call.id, at=None, place=_PLACE, outcome=outcome, text="", reason=reason or ""
+        session="", id=call.id, at=at, place=_PLACE, outcome=outcome, text="", reason=reason or ""
     )
     yield end, reactions.of_tool(end, call.name)
     if outcome == "interrupted":
         yield end, ("interrupted", {})
     else:
-        yield from _edits(call, "rejected", changes_asked(call.name, call.arguments))
+        yield from _edits(call, at, "rejected", changes_asked(call.name, call.arguments))
 
 
-def _edits(call: Ended, status: said.Status, changes: tuple[Change, ...]) -> Iterator[tuple[said.Item, Told]]:
-    for edit in edits(changes, status, session="", call=call.id, at=None, place=_PLACE):
+def _edits(
+    call: Ended, at: int | None, status: said.Status, changes: tuple[Change, ...]
+) -> Iterator[tuple[said.Item, Told]]:
+    for edit in edits(changes, status, session="", call=call.id, at=at, place=_PLACE):
         if (told := reactions.of_edit(edit)) is not None:
             anew = {WHOLE: True} if edit.before is None and edit.after is not None else {}
             yield edit, (told[0], told[1] | {BY_CALL: True} | anew)

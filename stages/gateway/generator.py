@@ -59,7 +59,7 @@ class Generator:
                 if request.stream:
                     place.stream()
                 if not who.no_train:
-                    await self._ended_calls.tell(key.id, request.messages)
+                    await self._ended_calls.tell(key.id, request.messages, who.at)
                 await self._generate(exchange, key, who, request, form)
         except ApiError as error:
             dialect.tell(error)

@@ -7,7 +7,6 @@ The user of an episode may have been forgotten since: then there is no text, and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cursorbench.harness.thoughts import begun_thought
+from cursorbench.harness.thoughts import behind_thoughts
 from cursorbench.redaction import Kind, Redactor, by_kind
 from stages import schemas, tables
 from stages.distill.recorded import spec_of
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 EACH = 3  # best and worst
 SHOWN = 300  # characters of a text
-_THOUGHT = re.compile(r"\A\s*(?:<think>.*?(?:</think>\s*|\Z))+", re.DOTALL)  # before the answer itself
 _LOOKED_AT = 1000  # of the extremes, for episodes of different sessions
 _SHOWN_COLUMNS = ("agent", "model", "repository", "work")
 SHOWN_STATE, FORGOTTEN, GONE, UNREADABLE, WITHHELD = "shown", "forgotten", "gone", "unreadable", "withheld"
@@ -112,9 +110,8 @@ def examples(
 
 def _with_texts(example: Example, opened: tuple[str, str, str]) -> Example:
     state, request, answer = opened
-    said = _THOUGHT.sub("", answer[begun_thought(answer) :])
     redactor = Redactor()
-    request, answer = fit(request, SHOWN, redactor), fit_end(said, SHOWN, redactor)
+    request, answer = fit(request, SHOWN, redactor), fit_end(behind_thoughts(answer), SHOWN, redactor)
     return replace(example, state=state, request=request, answer=answer, masked=by_kind(redactor.counts))
 
 

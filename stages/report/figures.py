@@ -137,7 +137,7 @@ def _dissatisfied(episodes: Episodes) -> Reading:
 
 def _invalid(episodes: Episodes) -> Reading:
     value, made = episodes.values["invalid_tool_calls"], episodes.values[CALLS]
-    if not len(episodes) or np.isnan(made).all():
+    if len(episodes) and np.isnan(made).all():
         return _untold("how many calls there were is not known: the interactions were removed")
     broken, here = np.nan_to_num(value), ~np.isnan(made)
     every = np.where(here, np.maximum(made, broken), 0.0)

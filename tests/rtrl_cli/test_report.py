@@ -98,6 +98,17 @@ def test_the_page_is_written_again_and_nothing_else_is_replaced(
     assert "is no report" in done.stderr
 
 
+def test_a_page_with_users_texts_does_not_lie_in_the_workspace(workspace: Workspace, rtrl: Rtrl) -> None:
+    """Backups have it, and `rtrl forget` neither reached nor named it."""
+    page = workspace.root / "report.html"
+    done = rtrl(workspace, "--html", str(page))
+    assert (done.returncode, done.stdout, page.exists()) == (2, "", False)
+    assert "is inside the workspace" in done.stderr
+    assert "--no-examples" in done.stderr
+    assert rtrl(workspace, "--html", str(page), "--no-examples").returncode == 0
+    page.unlink()
+
+
 def test_a_table_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     header = ("AGENT", "EPISODES", "USERS", "ASKS")
     assert _fitting(header, [("aider", 5, 5, "16.2 %")])[1] == []

@@ -34,4 +34,4 @@ def test_logs_and_other_names_of_the_same_sessions_are_told(tmp_path: Path) -> N
     assert names.endswith(session)
 
     again = forget(workspace, store, session, by="me", dry_run=True)
-    assert (again.sources.logs, again.sources.names) == ((str(one), str(two)), ("ann",))
+    assert (again.sources.logs, again.sources.names) == ((str(one), str(two)), ())  # ann is forgotten by now

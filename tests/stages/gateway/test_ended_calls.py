@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from stages.gateway.ended_calls import ended
 from stages.records import BY_CALL
 from tests.cursorbench.sessions.test_otel_codex import event
 from tests.stages.gateway import spans as telemetry
-from tests.stages.gateway.rig import Rig
+from tests.stages.gateway.rig import Rig, running
 
 NO = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file "
@@ -182,6 +183,19 @@ async def test_a_change_that_its_user_refused_is_a_rejected_one(rig: Rig) -> Non
     proposed = {"path": "a.py", "before": "x", "after": "y", "part": True}
     assert await changed(rig, "Edit", edit, WITH_WORDS) == [("edit_rejected", proposed)]
     assert [one.type for one in rig.events()] == ["tool_result", "edit_rejected"]
+
+
+async def test_what_a_request_of_another_time_tells_happened_at_its_time(tmp_path: Path) -> None:
+    """Of simulated users: at the wall clock's time an edit was made years after its episode, which waited."""
+    ask = [{"role": "user", "content": 'stub:call Write {"file_path": "a.py", "content": "x"}'}]
+    async with running(tmp_path, client_clock=True) as rig:
+        message = (await rig.chat("", messages=ask, tools=TOOLS)).json()["choices"][0]["message"]
+        for text in ("Done", WITH_WORDS):
+            talk = [*ask, message, result(message, text)]
+            await rig.chat("", messages=talk, tools=TOOLS, headers={"x-rtrl-at": "100.5"})
+        assert [(one.type, one.at) for one in rig.events()] == [
+            ("edit_applied", 100_500), ("tool_result", 100_500), ("edit_rejected", 100_500)
+        ]  # fmt: skip
 
 
 async def test_telemetry_of_the_same_change_is_the_same_event(rig: Rig) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from stages.report import shown
@@ -94,6 +95,8 @@ def test_invalid_calls_are_of_calls_and_need_some() -> None:
     gone = read("invalid_tool_calls", episodes({CALLS: math.nan, "invalid_tool_calls": 1.0}))
     assert gone.value is None
     assert "removed" in gone.note
+    nobody = episodes({CALLS: 1.0}).take(np.array([], dtype=np.int64))
+    assert read("invalid_tool_calls", nobody).note == "no tool call is told"  # all were forgotten
 
 
 def test_calls_whose_validity_no_source_tells_are_not_taken_for_valid() -> None:
