@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 OPEN = "<think>"
 CLOSE = "</think>"
+_QUOTES = {"`", '"', "'"}
 
 
 class Piece(NamedTuple):
@@ -82,18 +83,15 @@ class Thoughts:
         return held
 
 
-def apart(text: str, *, begun: bool = False) -> Piece:
-    """A whole answer. `begun`: whether its prompt ended with the opening tag."""
+def apart(text: str, *, begun: bool | None = False) -> Piece:
+    """A whole answer. `begun`: whether its prompt ended with the opening tag; None where nobody tells: it did
+    where the text has the closing tag, not in quotes, and no opening one before it."""
+    if begun is None:
+        end = text.find(CLOSE)
+        begun = end >= 0 and text.find(OPEN, 0, end) < 0 and text[end - 1 : end] not in _QUOTES
     thoughts = Thoughts(begun=begun)
     first, last = thoughts.feed(text), thoughts.finish()
     return Piece(first.thought + last.thought, first.said + last.said)
-
-
-def begun_thought(answer: str) -> int:
-    """Characters of the thought that an answer begins within, with its closing tag, where the prompt had
-    opened it, as templates of models that always think do; 0 for none. By the whole answer's text alone."""
-    end = answer.find(CLOSE)
-    return end + len(CLOSE) if end >= 0 and answer.find(OPEN, 0, end) < 0 else 0
 
 
 def begun_tag(text: str, tag: str) -> int:

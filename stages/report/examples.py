@@ -7,7 +7,6 @@ The user of an episode may have been forgotten since: then there is no text, and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -16,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cursorbench.harness.thoughts import begun_thought
 from cursorbench.redaction import Kind, Redactor, by_kind
 from stages import schemas, tables
 from stages.distill.recorded import spec_of
 from stages.distill.spec import RewardSpec
 from stages.errors import InputMissingError, IntegrityError
+from stages.recorded_answer import taken_apart
 from stages.report.episodes import told_times
 from stages.report.load import ORIGIN
 from stages.report.populations import shown_name
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 EACH = 3  # best and worst
 SHOWN = 300  # characters of a text
-_THOUGHT = re.compile(r"\A\s*(?:<think>.*?(?:</think>\s*|\Z))+", re.DOTALL)  # before the answer itself
 _LOOKED_AT = 1000  # of the extremes, for episodes of different sessions
 _SHOWN_COLUMNS = ("agent", "model", "repository", "work")
 SHOWN_STATE, FORGOTTEN, GONE, UNREADABLE, WITHHELD = "shown", "forgotten", "gone", "unreadable", "withheld"
@@ -112,9 +110,8 @@ def examples(
 
 def _with_texts(example: Example, opened: tuple[str, str, str]) -> Example:
     state, request, answer = opened
-    said = _THOUGHT.sub("", answer[begun_thought(answer) :])
     redactor = Redactor()
-    request, answer = fit(request, SHOWN, redactor), fit_end(said, SHOWN, redactor)
+    request, answer = fit(request, SHOWN, redactor), fit_end(answer, SHOWN, redactor)
     return replace(example, state=state, request=request, answer=answer, masked=by_kind(redactor.counts))
 
 
@@ -151,7 +148,8 @@ def _open(
                 found[row["episode"]] = (state or UNREADABLE, request, answer)
                 continue
             if state != FORGOTTEN:
-                found[row["episode"]] = (SHOWN_STATE, request or payload.request, payload.answer or answer)
+                said = taken_apart(payload.answer, row["features"]).said if payload.answer else answer
+                found[row["episode"]] = (SHOWN_STATE, request or payload.request, said)
     finally:
         vault.close()
     return found
@@ -160,7 +158,7 @@ def _open(
 def _generations(store: Store, experience: Artifact, wanted: set[str]) -> Iterable[dict[str, Any]]:
     """Rows of the wanted episodes. A part that holds none is not read but for its column of episodes."""
     values = pa.array(sorted(wanted))
-    columns = ["id", "user", "episode", "sealed"]
+    columns = ["id", "user", "episode", "features", "sealed"]
     for digest in experience.meta["interactions"]:
         interactions = store.artifact(digest)
         for part in tables.parts(interactions.path) if interactions is not None else ():
