@@ -177,3 +177,5 @@ _OTHERS = (
     Block("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", _deepseek, True, "<｜tool▁calls▁begin｜>"),
     *map(_dsml, ("function_calls", "tool_calls")),
 )
+# whoever's answer it is; of two that open alike the stricter: what it cannot read, neither can
+EVERY = (*ANY, *(block for block in _OTHERS if block.open != OPEN))

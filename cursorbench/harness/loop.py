@@ -17,6 +17,7 @@ from typing import Any
 
 from cursorbench.harness import hermes, side_by_side
 from cursorbench.harness.budget import Budget, Spent, StopReason, Usage, estimate
+from cursorbench.harness.call_blocks import EVERY
 from cursorbench.harness.chat import ChatRequest, whole
 from cursorbench.harness.episode import CallRecord, Episode, Message, Turn, bounded
 from cursorbench.harness.results import Edit, ToolResult
@@ -185,7 +186,8 @@ class AgentLoop:
         """Run the calls of an answer, or find that it is the last one."""
         self._fresh = False
         content, calls = answer["content"], answer.get("tool_calls") or []
-        unparsable = [call for call in hermes.parse(content).calls if call.error]
+        # what parsed is no text any more; who serves tells nobody in which form its model calls
+        unparsable = [call for call in hermes.parse(content, blocks=EVERY).calls if call.error]
         self.messages.append(answer)
         self.final_text = content
         for call in unparsable:

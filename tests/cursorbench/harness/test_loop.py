@@ -63,8 +63,19 @@ def test_parallel_edits_of_one_file_build_on_each_other(loop):
     assert loop.edits[1].after == "def net(a, b):\n    return a - b\n"
 
 
-def test_an_unparsable_call_alone_ends_the_chain_and_reaches_the_user(loop):
-    junk = '<tool_call>{"name": "edit_file", "arguments": {</tool_call>'
+@pytest.mark.parametrize(
+    "junk",
+    [
+        '<tool_call>{"name": "edit_file", "arguments": {</tool_call>',
+        "<tool_call>edit_file\n<arg_key>path</arg_value></tool_call>",
+        '<minimax:tool_call>\n<invoke name="edit_file">\n</minimax:tool_call>',
+        "<seed:tool_call>\n<function=edit_file>",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>edit_file<｜tool▁calls▁end｜>",
+        '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="edit_file">\n',
+    ],
+)
+def test_an_unparsable_call_alone_ends_the_chain_and_reaches_the_user(loop, junk):
+    """Of whatever family: who serves the model tells of calls that parsed, and of no others."""
     loop.receive(assistant_message(junk))
     assert loop.stop is StopReason.BROKEN_CALL
     assert loop.final_text == junk
