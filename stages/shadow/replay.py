@@ -73,13 +73,10 @@ def replay(
             number, request = numbered
             offered = tools(request)
             begun = not request.sampling.grammar and forms.begins_within(request.prompt)
-            said = partial(said_of, begun=begun)
-            calls = partial(broken, tools=offered, forms=forms)
+            read = partial(_read, tools=offered, forms=forms, begun=begun)
             sides = [(ours, live.model or model), (theirs, candidate.model or model)]
             found = {
-                client: _ask(
-                    client, body(request, name, context, offered) | {"cache_salt": salt}, said, calls
-                )
+                client: _ask(client, body(request, name, context, offered) | {"cache_salt": salt}, read)
                 for client, name in (sides if number % 2 == 0 else reversed(sides))
             }
             if any(each.error in _GONE for each in found.values()):
@@ -104,7 +101,7 @@ def _client(engine: EngineAt, side_by_side: int, timeout_s: float) -> httpx.Clie
 
 
 def _ask(
-    client: httpx.Client, wanted: Mapping[str, Any], said: Callable[[str], str], calls: Callable[[str], int]
+    client: httpx.Client, wanted: Mapping[str, Any], read: Callable[[str], tuple[int, bool]]
 ) -> Answered:
     began = time.perf_counter()
     try:
@@ -120,10 +117,17 @@ def _ask(
         return Answered(error=f"status_{answer.status_code}")
     try:
         value = answer.json()
-        text, tokens = said(str(value["choices"][0]["text"])), int(value["usage"]["completion_tokens"])
+        text, tokens = str(value["choices"][0]["text"]), int(value["usage"]["completion_tokens"])
     except (json.JSONDecodeError, KeyError, IndexError, TypeError, ValueError):
         return Answered(error="unreadable")
-    return Answered(tokens=tokens, ms=ms, broken_calls=calls(text), empty=not text.strip())
+    broken_calls, empty = read(text)
+    return Answered(tokens=tokens, ms=ms, broken_calls=broken_calls, empty=empty)
+
+
+def _read(text: str, *, tools: hermes.ToolSet | None, forms: ModelForms, begun: bool) -> tuple[int, bool]:
+    """How many calls of an answer are broken, and whether it says nothing."""
+    said = said_of(text, begun=begun)
+    return broken(said, tools=tools, forms=forms), not said.strip()
 
 
 def said_of(text: str, *, begun: bool) -> str:
