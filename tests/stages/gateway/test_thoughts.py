@@ -104,15 +104,18 @@ async def test_a_thought_that_the_prompt_opened(rig: Rig, tmp_path: Path, stream
 def test_whether_a_thought_is_open_behind_a_prompt(tmp_path: Path) -> None:
     assert not forms_of(tmp_path).begins_within([1, 7]), "no tokenizer"
     (tmp_path / "a").mkdir()
-    known = {"added_tokens": [{"id": 7, "content": "<think>"}, {"id": 8, "content": "</think>"}]}
+    texts = {7: "<think>", 8: "</think>", 9: "<|assistant|>", 10: "\n"}
+    known = {"added_tokens": [{"id": number, "content": text} for number, text in texts.items()]}
     (tmp_path / "a" / "tokenizer.json").write_text(json.dumps(known))
-    prompts = [[1, 7], [7, 1], [1, 7, 8], [7, 8, 1], [7, 1, 1], [7], []]
+    prompts = [[1, 7], [7, 1], [1, 7, 8], [7, 8, 1], [7, 1, 1], [7], [], [9, 7, 10], [7, 9]]
     assert [forms_of(tmp_path / "a").begins_within(prompt) for prompt in prompts] == [
         True,
         True,
         *[False] * 3,
         True,
         False,
+        True,
+        False,  # the end of what a user wrote, as GLM-4.6's template goes on
     ]
 
 
