@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cursorbench.harness import hermes
-from cursorbench.harness.thoughts import CLOSE, OPEN
+from cursorbench.harness.thoughts import CLOSE, OPEN, PAIRS
 from cursorbench.pretrained import tokenizer_of
 from stages.model_forms import forms_of
 
@@ -89,4 +89,6 @@ def _hides_thoughts(tokenizer: PreTrainedTokenizerBase, folder: Path) -> bool:
         return not forms_of(folder).begins_within(ids) or CLOSE not in _told(tokenizer, CLOSE)
     whole = _rendered(tokenizer, [_USER, {**_CALLS, **_THINKS}, _RESULT], begins=False) or ""
     before, thought, behind = _told(tokenizer, whole).partition(_THOUGHT)
-    return bool(thought) and not (before.rstrip().endswith(OPEN) and behind.lstrip().startswith(CLOSE))
+    return bool(thought) and not any(
+        before.rstrip().endswith(tag) and behind.lstrip().startswith(end) for tag, end in PAIRS.items()
+    )

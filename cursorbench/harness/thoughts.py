@@ -1,4 +1,5 @@
 """What a model thinks before it answers: what stands between `<think>` and `</think>` as it begins.
+Seed-OSS writes `<seed:think>`; tags of other families are text.
 
 Some templates end a prompt with the opening tag, and the answer has the closing one alone. A call that a
 model thinks of is none, so an answer is taken apart here before its calls are looked for (`hermes.py`).
@@ -14,6 +15,7 @@ from typing import Literal, NamedTuple
 
 OPEN = "<think>"
 CLOSE = "</think>"
+PAIRS = {OPEN: CLOSE, "<seed:think>": "</seed:think>"}  # the second where it begins an answer
 _QUOTES = {"`", '"', "'"}
 
 
@@ -35,6 +37,7 @@ class Thoughts:
         self.begun = begun
         self._state: Literal["begins", "opens", "thinks", "closes", "says"] = "begins"
         self._held = ""
+        self._close = CLOSE
 
     def feed(self, text: str) -> Piece:
         """More text; returns what is certain now."""
@@ -64,17 +67,18 @@ class Thoughts:
     def _begin(self) -> None:
         """Whether a thought is opened, as soon as that is certain."""
         begin = self._held.lstrip()
-        if begin.startswith(OPEN):
-            self._state, self._held = "opens", begin[len(OPEN) :]
-        elif not OPEN.startswith(begin):
+        opened = next((tag for tag in PAIRS if begin.startswith(tag)), "")
+        if opened:
+            self._state, self._held, self._close = "opens", begin[len(opened) :], PAIRS[opened]
+        elif not any(tag.startswith(begin) for tag in PAIRS):
             self._state = "opens" if self.begun else "says"
 
     def _think(self) -> str:
-        before, closed, behind = self._held.partition(CLOSE)
+        before, closed, behind = self._held.partition(self._close)
         if closed:
             self._state, self._held = "closes", behind
             return before.rstrip()
-        certain = before[: len(before) - begun_tag(before, CLOSE)].rstrip()
+        certain = before[: len(before) - begun_tag(before, self._close)].rstrip()
         self._held = before[len(certain) :]
         return certain
 

@@ -13,7 +13,24 @@ from cursorbench.harness.chat import whole
 from cursorbench.harness.sse import assembled
 from cursorbench.harness.thoughts import Thoughts, apart
 
-PIECES = st.sampled_from(["<think>", "</think>", "<thi", "nk>", "</thi", "\n", " ", "a", "<", "é", "\r\n"])
+PIECES = st.sampled_from(
+    [
+        "<think>",
+        "</think>",
+        "<seed:think>",
+        "</seed:think>",
+        "<seed:",
+        "<thi",
+        "nk>",
+        "</thi",
+        "\n",
+        " ",
+        "a",
+        "<",
+        "é",
+        "\r\n",
+    ]
+)
 
 
 @pytest.mark.parametrize(
@@ -30,6 +47,9 @@ PIECES = st.sampled_from(["<think>", "</think>", "<thi", "nk>", "</thi", "\n", "
         ("<think>Hm </think> a </think>", False, "Hm", " a </think>"),
         ("<think>Hm, and </thi", False, "Hm, and </thi", ""),  # cut by its length
         ("Hm ", True, "Hm", ""),
+        ("<seed:think>Hm: </think>.</seed:think>Done.", False, "Hm: </think>.", "Done."),
+        ("<think>Hm, </seed:think>.</think>Done.", False, "Hm, </seed:think>.", "Done."),
+        ("<seed:thi", False, "", "<seed:thi"),
         ("<thi", False, "", "<thi"),
         (" \n", False, "", " \n"),
         ("<think>Hm.</think>\n\n", False, "Hm.", ""),
