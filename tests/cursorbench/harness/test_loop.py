@@ -83,6 +83,20 @@ def test_an_unparsable_call_alone_ends_the_chain_and_reaches_the_user(loop, junk
     assert loop.calls[0].error == "unparsable"
 
 
+@pytest.mark.parametrize(
+    "thought", ["<think>Is it <tool_call>{?</think>\n\n", "Is it <tool_call>{?</think>\n"]
+)
+def test_what_a_server_leaves_of_thoughts_in_a_text_is_not_said(tmp_path, loop, thought):
+    """One without a reader of thoughts: what was thought of counted as a broken call, or as a question."""
+    loop.receive({"content": f"{thought}Done."})
+    assert (loop.stop, loop.invalid_calls, loop.final_text) == (StopReason.ANSWERED, 0, "Done.")
+    assert loop.messages[-1]["content"] == f"{thought}Done.", "told again as it came"
+    summing = AgentLoop(small(tmp_path), "Edit.", "go", Budget(turns=9), summary=SelfSummary(10))
+    summing.receive(assistant_message(READ), usage=Usage(100, 20))
+    summing.receive({"content": f"{thought}All read."}, usage=Usage(100, 20))
+    assert summing.messages[-1]["content"].endswith("work:\n\nAll read.")
+
+
 def test_a_call_that_ran_goes_on_beside_one_that_did_not_parse(loop):
     loop.receive(assistant_message(edit("a + b", "a - b") + "<tool_call>{"))
     assert loop.stop is None
