@@ -148,11 +148,14 @@ def _as_written(folder: Path) -> tuple[str, ...]:
 
 
 def _outlook(folder: Path) -> tuple[str, ...]:
-    """What will be refused later. A warning: such a model can be served, judged and trained elsewhere."""
+    """What will be refused later, or not read. Warnings: such a model can be served, judged and trained
+    elsewhere."""
+    from stages.template_outlook import unread
     from stages.train.outlook import refusal
 
     why = refusal(folder)
-    return (f"`rtrl train` will refuse this model: {why} (docs/train.md, Which models)",) if why else ()
+    told = (f"`rtrl train` will refuse this model: {why} (docs/train.md, Which models)",) if why else ()
+    return told + unread(folder)
 
 
 def init_bare(root: Path) -> Workspace:

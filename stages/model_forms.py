@@ -37,16 +37,20 @@ class ModelForms(NamedTuple):
 
     Attributes:
         tags: ids of the tags around thoughts, by their text, where these are tokens.
+        others: ids of the other tokens that a template may write of its own, blanks apart: behind a tag they
+            say that it is the user's.
         blocks: its blocks of calls.
     """
 
     tags: dict[str, int]
     blocks: tuple[Block, ...] = ANY
+    others: frozenset[int] = frozenset()
 
     def begins_within(self, prompt: Sequence[int]) -> bool:
         """Whether a thought is open at the end of a prompt (token ids)."""
         end = prompt[-_BEHIND:]
-        return self.tags.get(OPEN, -1) in end and self.tags.get(CLOSE, -1) not in end
+        opened = self.tags.get(OPEN, -1) in end and self.tags.get(CLOSE, -1) not in end
+        return opened and self.others.isdisjoint(end[-1:])
 
 
 PLAIN = ModelForms({})
@@ -71,4 +75,5 @@ def _read(checkpoint: Path) -> ModelForms:
     told = [token.content for token in tokenizer.added_tokens]
     told += [path.read_text(errors="replace") for path in templates]
     tags = {token.content: token.id for token in tokenizer.added_tokens if token.content in (OPEN, CLOSE)}
-    return ModelForms(tags, blocks_of("\n".join(told)))
+    others = (token.id for token in tokenizer.added_tokens if token.content.strip())
+    return ModelForms(tags, blocks_of("\n".join(told)), frozenset(others) - {*tags.values()})

@@ -36,6 +36,7 @@ GROUP = "group"  # the feature that names the task of which several rollouts wer
 POPULATION = "population"  # the feature that names it; fixed by the API key
 GOES_ON = "goes_on"  # the feature that names the episode of the answer it follows, of several to one history
 ANOTHER_ANSWER = "-[0-9a-f]{12}$"  # ends the name of an episode that `another_answer` made
+BEGUN = "thought_begun"  # the feature that says whether the prompt ended within a thought: "1" or "0"
 RETRIED = "retried"  # the feature of a request that its client sent again by itself, nobody having asked
 TEXT_ONLY = "text_only"  # the defect of a generation read from a log: its tokens are not known
 # of an edit's data: it was read off the call that made it, no client told it; its file was written anew, and

@@ -25,6 +25,7 @@ import msgspec
 
 from cursorbench import votes
 from cursorbench.errors import InputMissingError, UsageError
+from cursorbench.harness.thoughts import apart
 from cursorbench.redaction import redact, visible
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ DEFAULT_CRITERIA = (
     "A maintainer could merge the change as it is.",
 )
 MAX_DIFF = 60_000  # characters
-_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _OBJECT = re.compile(r"\{[^{}]*\}")
 
 
@@ -117,7 +117,7 @@ def messages(instruction: str, diff: str, criteria: Sequence[str]) -> list[dict[
 
 def verdict(text: str, criteria: int) -> list[bool] | None:
     """The vote in a reply: its last object that answers every criterion, thoughts apart."""
-    for found in reversed(_OBJECT.findall(_THOUGHT.sub("", text))):
+    for found in reversed(_OBJECT.findall(apart(text, begun=None).said)):
         try:
             said = json.loads(found)
         except ValueError:

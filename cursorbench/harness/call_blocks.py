@@ -7,6 +7,7 @@
     <seed:tool_call><function=NAME>...                              Seed-OSS
     <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{...}   DeepSeek-V3, R1 and V3.1
     <｜DSML｜function_calls><｜DSML｜invoke name="NAME">...            DeepSeek-V3.2
+    <｜DSML｜tool_calls><｜DSML｜invoke name="NAME">...                DeepSeek-V4
 
 The first two are looked for whatever the model; the others where its template or its tokens have their tag:
 to another model it is a text like any. Sources: the models' templates; vLLM's parsers of these families.
@@ -24,7 +25,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from cursorbench.harness import function_tags
-from cursorbench.harness.function_tags import DSML, GLM, LONGEST, MINIMAX, Form
+from cursorbench.harness.function_tags import GLM, LONGEST, MINIMAX, Form
 
 Schemas = Mapping[str, object]  # of arguments, by the tools' names
 
@@ -159,6 +160,11 @@ def _deepseek(text: str, begin: int, _: Schemas) -> Body | bool:
     return Body((head[1] or head[2]).strip(), text[head.end() : end], tail.end())
 
 
+def _dsml(name: str) -> Block:
+    close = f"</｜DSML｜{name}>"
+    return Block(f"<｜DSML｜{name}>", close, partial(_tagged, function_tags.dsml(close)), True, "｜DSML｜")
+
+
 _QWEN = function_tags.qwen(CLOSE)
 HERMES = Block(OPEN, CLOSE, _hermes)
 ANY = (HERMES,)
@@ -169,5 +175,7 @@ _OTHERS = (
     Block(_MINIMAX, "</minimax:tool_call>", partial(_tagged, MINIMAX), True, _MINIMAX),
     Block("<seed:tool_call>", _SEED, partial(_tagged, function_tags.qwen(_SEED)), mark="<seed:tool_call>"),
     Block("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", _deepseek, True, "<｜tool▁calls▁begin｜>"),
-    Block("<｜DSML｜function_calls>", "</｜DSML｜function_calls>", partial(_tagged, DSML), True, "｜DSML｜"),
+    *map(_dsml, ("function_calls", "tool_calls")),
 )
+# whoever's answer it is; of two that open alike the stricter: what it cannot read, neither can
+EVERY = (*ANY, *(block for block in _OTHERS if block.open != OPEN))

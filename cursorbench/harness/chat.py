@@ -97,6 +97,12 @@ def whole(message: Mapping[str, Any], turn: int) -> Message:
     return answer
 
 
+def said_in(answer: Mapping[str, Any]) -> str:
+    """The text of a model's answer, also where who serves it leaves thoughts in that."""
+    content = str(answer.get("content") or "")
+    return content if answer.get("reasoning_content") else apart(content, begun=None).said
+
+
 def objects(value: object) -> list[dict[str, Any]]:
     """The JSON objects in a list; none in what is no list."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -98,14 +98,15 @@ def qwen(block_end: str) -> Form:
 MINIMAX = _form(
     '<invoke name="', '">', '<parameter name="', '">', ("</parameter>", "</invoke>"), "</minimax:tool_call>"
 )
-DSML = _form(
-    '<｜DSML｜invoke name="',
-    '">',
-    '<｜DSML｜parameter name="',
-    '"(?: string="(true|false)")?>',
-    ("</｜DSML｜parameter>", "</｜DSML｜invoke>"),
-    "</｜DSML｜function_calls>",
-)
+
+
+def dsml(block_end: str) -> Form:
+    """DeepSeek's since V3.2, in blocks that end with `block_end`."""
+    ends = ("</｜DSML｜parameter>", "</｜DSML｜invoke>")
+    head, key = '<｜DSML｜invoke name="', '<｜DSML｜parameter name="'
+    return _form(head, '">', key, '"(?: string="(true|false)")?>', ends, block_end)
+
+
 GLM = Form(
     "",
     re.compile(rf"([^<>{{}}\"\s][^<>{{}}\"\n]{{0,{LONGEST}}}?)[ \t\r]*(?=\n|<arg_key>|</tool_call>)"),

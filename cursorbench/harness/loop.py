@@ -17,7 +17,8 @@ from typing import Any
 
 from cursorbench.harness import hermes, side_by_side
 from cursorbench.harness.budget import Budget, Spent, StopReason, Usage, estimate
-from cursorbench.harness.chat import ChatRequest, whole
+from cursorbench.harness.call_blocks import EVERY
+from cursorbench.harness.chat import ChatRequest, said_in, whole
 from cursorbench.harness.episode import CallRecord, Episode, Message, Turn, bounded
 from cursorbench.harness.results import Edit, ToolResult
 from cursorbench.harness.summary import SelfSummary
@@ -184,10 +185,11 @@ class AgentLoop:
     def _act(self, answer: Message, finish_reason: str) -> None:
         """Run the calls of an answer, or find that it is the last one."""
         self._fresh = False
-        content, calls = answer["content"], answer.get("tool_calls") or []
-        unparsable = [call for call in hermes.parse(content).calls if call.error]
+        said, calls = said_in(answer), answer.get("tool_calls") or []
+        # what parsed is no text any more; who serves tells nobody in which form its model calls
+        unparsable = [call for call in hermes.parse(said, blocks=EVERY).calls if call.error]
         self.messages.append(answer)
-        self.final_text = content
+        self.final_text = said
         for call in unparsable:
             self.calls.append(
                 CallRecord(self.turns, "", "", call.arguments, "unparsable", "", "arguments", 0.0)
@@ -255,7 +257,7 @@ class AgentLoop:
     def _restart(self, answer: Message) -> None:
         """Go on from the summary that the model wrote."""
         assert self._summary is not None
-        said = answer["content"]
+        said = said_in(answer)
         if not said.strip():
             self._finish(StopReason.NO_SUMMARY)
             return

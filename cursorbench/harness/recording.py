@@ -17,7 +17,7 @@ from typing import Any
 
 from cursorbench.errors import UsageError
 from cursorbench.harness.budget import Budget, Spent, StopReason, Usage, estimate
-from cursorbench.harness.chat import objects, whole
+from cursorbench.harness.chat import objects, said_in, whole
 from cursorbench.harness.completion import Completion
 from cursorbench.harness.episode import CallRecord, Episode, Message, Turn
 from cursorbench.harness.hermes import RawCall, ToolSet
@@ -97,7 +97,7 @@ class Recorder:
             segment, fresh = self._fresh(messages, answer)
             self._results(fresh)
             if tools or not self.tools:  # a helper's answer, for a title say, is not the agent's
-                self._last = str(answer.get("content") or "")
+                self._last = said_in(answer)
             number = len(self._turns)
             self._turns.append(
                 Turn(

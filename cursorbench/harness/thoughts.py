@@ -1,4 +1,5 @@
 """What a model thinks before it answers: what stands between `<think>` and `</think>` as it begins.
+Seed-OSS writes `<seed:think>`; tags of other families are text.
 
 Some templates end a prompt with the opening tag, and the answer has the closing one alone. A call that a
 model thinks of is none, so an answer is taken apart here before its calls are looked for (`hermes.py`).
@@ -10,12 +11,12 @@ Tags behind an answer's first words are text. Pure; whole and in pieces an answe
 
 from __future__ import annotations
 
-import re
 from typing import Literal, NamedTuple
 
 OPEN = "<think>"
 CLOSE = "</think>"
-_BEFORE = re.compile(r"\A\s*(?:<think>.*?(?:</think>\s*|\Z))+", re.DOTALL)
+PAIRS = {OPEN: CLOSE, "<seed:think>": "</seed:think>"}  # the second where it begins an answer
+_QUOTES = {"`", '"', "'"}
 
 
 class Piece(NamedTuple):
@@ -36,6 +37,7 @@ class Thoughts:
         self.begun = begun
         self._state: Literal["begins", "opens", "thinks", "closes", "says"] = "begins"
         self._held = ""
+        self._close = CLOSE
 
     def feed(self, text: str) -> Piece:
         """More text; returns what is certain now."""
@@ -65,17 +67,18 @@ class Thoughts:
     def _begin(self) -> None:
         """Whether a thought is opened, as soon as that is certain."""
         begin = self._held.lstrip()
-        if begin.startswith(OPEN):
-            self._state, self._held = "opens", begin[len(OPEN) :]
-        elif not OPEN.startswith(begin):
+        opened = next((tag for tag in PAIRS if begin.startswith(tag)), "")
+        if opened:
+            self._state, self._held, self._close = "opens", begin[len(opened) :], PAIRS[opened]
+        elif not any(tag.startswith(begin) for tag in PAIRS):
             self._state = "opens" if self.begun else "says"
 
     def _think(self) -> str:
-        before, closed, behind = self._held.partition(CLOSE)
+        before, closed, behind = self._held.partition(self._close)
         if closed:
             self._state, self._held = "closes", behind
             return before.rstrip()
-        certain = before[: len(before) - begun_tag(before, CLOSE)].rstrip()
+        certain = before[: len(before) - begun_tag(before, self._close)].rstrip()
         self._held = before[len(certain) :]
         return certain
 
@@ -84,26 +87,15 @@ class Thoughts:
         return held
 
 
-def apart(text: str, *, begun: bool = False) -> Piece:
-    """A whole answer. `begun`: whether its prompt ended with the opening tag."""
+def apart(text: str, *, begun: bool | None = False) -> Piece:
+    """A whole answer. `begun`: whether its prompt ended with the opening tag; None where nobody tells: it did
+    where the text has the closing tag, not in quotes, and no opening one before it."""
+    if begun is None:
+        end = text.find(CLOSE)
+        begun = end >= 0 and text.find(OPEN, 0, end) < 0 and text[end - 1 : end] not in _QUOTES
     thoughts = Thoughts(begun=begun)
     first, last = thoughts.feed(text), thoughts.finish()
     return Piece(first.thought + last.thought, first.said + last.said)
-
-
-def begun_thought(answer: str) -> int:
-    """Characters of the thought that an answer begins within, with its closing tag, where the prompt had
-    opened it, as templates of models that always think do; 0 for none. By the whole answer's text alone."""
-    end = answer.find(CLOSE)
-    return end + len(CLOSE) if end >= 0 and answer.find(OPEN, 0, end) < 0 else 0
-
-
-def behind_thoughts(answer: str) -> str:
-    """What a recorded answer says behind its thoughts, which are not told to its user as what was said.
-
-    By the whole answer's text alone, as `begun_thought`; several thoughts in a row are left out.
-    """
-    return _BEFORE.sub("", answer[begun_thought(answer) :]).lstrip("\r\n")
 
 
 def begun_tag(text: str, tag: str) -> int:

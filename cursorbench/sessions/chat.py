@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from cursorbench.harness.thoughts import apart
 from cursorbench.sessions import calls, responses_items, spoken
 from cursorbench.sessions.automatic import launches_skill
 from cursorbench.sessions.calls import Arguments, Call, Open, Result, arguments_of, changes_of, edits
@@ -48,10 +49,11 @@ class Message(msgspec.Struct):
     automatic: Automatic = ""
 
     def key(self) -> str:
-        """Equal for the same message however it is repeated."""
+        """Equal for the same message however it is repeated, without its thoughts, say."""
+        text = apart(self.text, begun=None).said if self.role == "assistant" else self.text
         calls = [f"{call.id}\0{call.name}\0{call.arguments.written()}" for call in self.calls]
         results = [f"{result.id}\0{result.text}" for result in self.results]
-        return "\1".join([self.role, self.text.strip(), *calls, "\2", *results])
+        return "\1".join([self.role, text.strip(), *calls, "\2", *results])
 
 
 class Answer(msgspec.Struct, kw_only=True):

@@ -49,10 +49,10 @@ class Episode:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def begin(case: Case, root: Path, temperature: float | None = None) -> Episode:
+def begin(case: Case, root: Path, temperature: float | None = None, max_tokens: int | None = None) -> Episode:
     """Write the case's file into a new folder under `root` and start the agent on it.
 
-    Without a temperature the agent names none: who serves decides.
+    Without a temperature the agent names none: who serves decides. `max_tokens`: None for `MAX_TOKENS`.
     """
     folder = Path(tempfile.mkdtemp(prefix="case-", dir=root))
     (folder / case.path).write_text(case.before, "utf-8")
@@ -60,7 +60,7 @@ def begin(case: Case, root: Path, temperature: float | None = None) -> Episode:
         Toolbox(Folder(folder), SMALL_TOOLS),
         SYSTEM,
         case.text,
-        max_tokens=MAX_TOKENS,
+        max_tokens=max_tokens or MAX_TOKENS,
         temperature=temperature,
         history=case.history,
     )

@@ -116,6 +116,7 @@ def replay(
     complete_batch: CompleteBatch,
     *,
     temperature: float | None = None,
+    max_tokens: int | None = None,
     attempt: int = 0,
     on_progress: Callable[[int], None] | None = None,
 ) -> list[CaseResult]:
@@ -127,13 +128,15 @@ def replay(
             failed. A message may also carry `output_tokens` and `finish_reason`; "error" is a conversation
             that does not fit the model, which is no failure but where the model's words led.
         temperature: of sampling; None leaves it to the engine.
+        max_tokens: of one model call; None for what an edit of a small file takes.
         attempt: number of this attempt at the cases; part of the people's luck.
         on_progress: told how many cases were finished since the last call.
     """
     results: list[CaseResult] = []
     with scratch() as root:
         for start in range(0, len(cases), BATCH):
-            running = [_Running(begin(case, root, temperature)) for case in cases[start : start + BATCH]]
+            batch = cases[start : start + BATCH]
+            running = [_Running(begin(case, root, temperature, max_tokens)) for case in batch]
             while active := [one for one in running if one.episode.loop.stop is None]:
                 _turn(active, complete_batch)
             results += [_result(one, attempt) for one in running]

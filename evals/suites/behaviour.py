@@ -61,15 +61,21 @@ class BehaviourSuite:
         load: gives the probes; called once, when they are needed.
         attempts: answers a probe.
         temperature: of sampling; None for the engine's own, which is what users are served with.
+        max_tokens: of one model call; None for `MAX_TOKENS`.
     """
 
     name = "behaviour"
     batch = 32  # probes at once
 
     def __init__(
-        self, load: Callable[[], Sequence[Probe]], attempts: int = ATTEMPTS, temperature: float | None = None
+        self,
+        load: Callable[[], Sequence[Probe]],
+        attempts: int = ATTEMPTS,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
     ) -> None:
         self._load, self._attempts, self._temperature = load, attempts, temperature
+        self._max_tokens = max_tokens or MAX_TOKENS
 
     @property
     def spec(self) -> SuiteSpec:
@@ -121,7 +127,7 @@ class BehaviourSuite:
                     SYSTEM,
                     _request(probe),
                     BUDGET,
-                    max_tokens=MAX_TOKENS,
+                    max_tokens=self._max_tokens,
                     temperature=self._temperature,
                 )
                 asked.append(_Asked(probe, loop))

@@ -36,14 +36,22 @@ class HarnessSuite:
         seed: which held-out people.
         attempts: answers per request.
         temperature: of sampling; None for the engine's own, which is what users are served with.
+        max_tokens: of one model call; None for the population's own.
     """
 
     name = "harness"
     batch = 256  # as many as an engine answers at once
 
-    def __init__(self, requests: int, seed: int, attempts: int = 1, temperature: float | None = None) -> None:
+    def __init__(
+        self,
+        requests: int,
+        seed: int,
+        attempts: int = 1,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+    ) -> None:
         self._requests, self._seed = requests, seed
-        self._attempts, self._temperature = attempts, temperature
+        self._attempts, self._temperature, self._max_tokens = attempts, temperature, max_tokens
 
     @property
     def spec(self) -> SuiteSpec:
@@ -67,6 +75,7 @@ class HarnessSuite:
                 chosen,
                 subject.complete_batch,
                 temperature=self._temperature,
+                max_tokens=self._max_tokens,
                 attempt=number,
                 on_progress=advance,
             )

@@ -13,11 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cursorbench.harness.thoughts import begun_thought
 from cursorbench.sessions.spoken import words_of
 from stages import rows, schemas, tables
 from stages.errors import IntegrityError
 from stages.reactions import told_again
+from stages.recorded_answer import taken_apart
 from stages.records import TEXT_ONLY, Event
 from stages.sequences import Ends, chains, not_reproducible, payload_defect
 from stages.spool.reader import open_event
@@ -53,6 +53,7 @@ class Episode:
     """One episode: its row of episodes.parquet, its generations (rows, capture order), its opened events
     (as they were received).
 
+    `answer` is the last one as it was sampled, `said` what of it is no thought.
     `untrainable` gives, per generation id, why no gradient may come from it.
     """
 
@@ -61,6 +62,7 @@ class Episode:
     events: list[Event] = field(default_factory=list)
     request: str = ""
     answer: str = ""
+    said: str = ""
     thinking: list[float] = field(default_factory=list)  # share of each answer's characters that is thought
     untrainable: dict[str, str] = field(default_factory=dict)
     forgotten: bool = False
@@ -166,7 +168,8 @@ class PartReader:
         if first:
             episode.request = words_of(payload.request)
         episode.answer = payload.answer
-        episode.thinking[-1] = _thinking(payload.answer)
+        episode.said = taken_apart(payload.answer, row["features"]).said
+        episode.thinking[-1] = 1 - len(episode.said) / len(payload.answer) if payload.answer else 0.0
 
     def _open_events(self, episode: Episode, sealed: list[rows.SealedEvent]) -> None:
         for row in sorted(sealed, key=lambda row: row.seq):
@@ -191,15 +194,3 @@ class PartReader:
     def _leave_out(self, episode: Episode, generation_id: str, reason: str) -> None:
         episode.untrainable[generation_id] = reason
         self.quarantine.append({"id": generation_id, "episode": episode.row["id"], "reason": reason})
-
-
-def _thinking(answer: str) -> float:
-    """Share of an answer's characters that is thought: between each <think> and its </think> (or the answer's
-    end), and what the answer begins within."""
-    at = begun_thought(answer)
-    thought = max(0, at - len("</think>"))
-    while (start := answer.find("<think>", at)) >= 0:
-        end = answer.find("</think>", start)
-        at = end if end >= 0 else len(answer)
-        thought += at - start
-    return thought / len(answer) if answer else 0.0

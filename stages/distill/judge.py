@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cursorbench import votes
+from cursorbench.harness.thoughts import apart
 from stages.distill.config import JudgeConfig
 from stages.distill.questions import Question
 
@@ -39,7 +40,6 @@ _VERDICT = re.compile(
     r"\b(dis-?|un)?satisfied\b",
     re.IGNORECASE,
 )
-_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 
 @dataclass
@@ -66,7 +66,7 @@ def messages(question: Question) -> list[dict[str, str]]:
 
 def verdict(text: str) -> bool | None:
     """Whether a reply says dissatisfied: its last word of the kind, thoughts apart; None when it has none."""
-    found = _VERDICT.findall(_THOUGHT.sub("", text))
+    found = _VERDICT.findall(apart(text, begun=None).said)
     return bool(found[-1][0]) != bool(found[-1][1]) if found else None
 
 

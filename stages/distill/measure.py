@@ -148,7 +148,7 @@ def _clarified(episodes: Sequence[Episode], edits: Sequence[float]) -> list[floa
     """Which of the episodes ended in a question, code not changed."""
     rows = [row for row, value in enumerate(edits) if not value]
     found = [0.0] * len(edits)
-    for row, asked in zip(rows, asks([episodes[row].answer for row in rows]), strict=True):
+    for row, asked in zip(rows, asks([episodes[row].said for row in rows]), strict=True):
         found[row] = float(asked or asks_by_tool(episodes[row].generations[-1]["tool_calls"]))
     return found
 
@@ -157,7 +157,7 @@ def _followup(episode: Episode, spec: RewardSpec, edits: Edits, asked: bool) -> 
     return followup(
         episode.events,
         episode.request,
-        episode.answer,
+        episode.said,
         asked,
         edits.undone,
         answered_at(episode.generations),

@@ -49,7 +49,8 @@ class Answered:
     """One episode as a team's function sees it; texts as they were written, opened in memory.
 
     Attributes:
-        request: the person's request; `answer`: the raw text of the last answer.
+        request: the person's request; `answer`: the raw text of the last answer; `said`: that without what
+            was thought before it.
         generations: the model calls in order, columns of generations.parquet (no tokens).
         events: what happened, in order of event time (`order.py`), data opened. Times in ms.
     """
@@ -58,6 +59,7 @@ class Answered:
     answer: str
     generations: tuple[Mapping[str, Any], ...]
     events: tuple[Event, ...]
+    said: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ class OwnSignal:
             episode.answer,
             tuple(copy.deepcopy(episode.generations)),
             tuple(copy.deepcopy(in_order(episode.events))),
+            episode.said,
         )
         wrong = ""
         try:

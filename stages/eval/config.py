@@ -47,6 +47,12 @@ class EvalConfig(BaseModel):
         ge=0,
         description="sampling temperature, in place of the one users are served with (gateway.sampling)",
     )
+    max_tokens: int | None = Field(
+        None,
+        ge=1,
+        description="output tokens of one model call in `harness`, `behaviour` and `cursorbench:FOLDER`, in "
+        "place of their 96, 256 and 4096: what a model thinks counts among them",
+    )
     cache: bool = Field(
         True,
         description="reuse the baseline's stored attempts under equal digests of harness, engine and tasks",

@@ -35,6 +35,7 @@ _ATTEMPTS = (
     "attempts",
     "population_seed",
     "temperature",
+    "max_tokens",
     "lm_eval_include",
     "lm_eval_limit",
     "perplexity_since",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from cursorbench.harness.agent import AgentConfig
 from evals.cases import SuiteSpec
 from evals.suites.base import Suite
 from evals.suites.behaviour import ATTEMPTS as PROBE_ATTEMPTS
@@ -84,7 +85,8 @@ def _require_margin(setting: str, name: str, margin: float, suites: Sequence[Sui
 
 def _suite(name: str, config: EvalConfig, root: Path, tips: Mapping[str, str]) -> Suite:
     if name == "harness":
-        return HarnessSuite(config.requests, config.population_seed, config.attempts, config.temperature)
+        asked = config.attempts, config.temperature, config.max_tokens
+        return HarnessSuite(config.requests, config.population_seed, *asked)
     if name == "snippets":
         return LmEvalSuite(SNIPPETS, name=name, limit=config.lm_eval_limit)
     if name == "behaviour":
@@ -105,12 +107,16 @@ def cursorbench_suite(name: str, config: EvalConfig, root: Path) -> CursorBenchS
     from evals.trials.planning import ENVIRONMENTS
 
     folder = root / name.removeprefix(CURSORBENCH)
-    return CursorBenchSuite(folder, ENVIRONMENTS.expanduser(), config.attempts, config.temperature)
+    agent = AgentConfig() if config.max_tokens is None else AgentConfig(max_tokens=config.max_tokens)
+    return CursorBenchSuite(
+        folder, ENVIRONMENTS.expanduser(), config.attempts, config.temperature, agent=agent
+    )
 
 
 def _behaviour(config: EvalConfig, root: Path) -> BehaviourSuite:
     path = root / config.probes if config.probes else SHIPPED
-    return BehaviourSuite(lambda: read(path), PROBE_ATTEMPTS * config.attempts, config.temperature)
+    attempts = PROBE_ATTEMPTS * config.attempts
+    return BehaviourSuite(lambda: read(path), attempts, config.temperature, config.max_tokens)
 
 
 def _perplexity(name: str, config: EvalConfig, root: Path, tips: Mapping[str, str]) -> PerplexitySuite:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cursorbench.harness.budget import StopReason
 from evals.cases import Attempt, SuiteSpec
 from evals.gate import Compared, Rules, Verdict, decide
 from evals.stats.sequential import Look
@@ -82,6 +83,7 @@ class Work:
     def write(self, folder: Path, verdict: Verdict) -> dict[str, Any]:
         """Attempts and report, written into `folder`; the report's meta."""
         folder.mkdir(parents=True)
+        self.notes += self._cut()
         listed = []
         for (role, name), tried in self._tried.items():
             file = files.file_name(name, role)
@@ -98,6 +100,19 @@ class Work:
         )
         report.write(folder, verdict, facts)
         return {**report.meta(verdict, facts), "attempts": listed}
+
+    def _cut(self) -> list[str]:
+        """What is to be said of suites in which most answers ended before they said or did anything."""
+        told = []
+        for name in self._specs:
+            tried = self._tried["baseline", name]
+            cut = sum(one.detail.get("stop") == StopReason.TRUNCATED for one in tried)
+            if 2 * cut > len(tried):
+                told.append(
+                    f"{name}: {cut} of {len(tried)} answers of the live checkpoint were cut by their length: "
+                    "this suite says little then. A model that thinks needs more (eval.max_tokens)"
+                )
+        return told
 
     def _extend(self, role: str, spec: SuiteSpec, made: Sequence[Attempt]) -> None:
         self._tried.setdefault((role, spec.name), []).extend(made)

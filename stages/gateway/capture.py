@@ -29,7 +29,7 @@ from stages.gateway.sampled import Sampled, arrays, find_defect
 from stages.gateway.served import Checkpoint
 from stages.gateway.tools import Answer
 from stages.gateway.turns import defect_of, spans_of
-from stages.records import GOES_ON, GROUP, POPULATION, RETRIED, Generation, Sampling
+from stages.records import BEGUN, GOES_ON, GROUP, POPULATION, RETRIED, Generation, Sampling
 from stages.spool import SpoolFullError, SpoolWriter, Tokens
 from stages.vault import Vault
 
@@ -178,6 +178,7 @@ class Recorder:
                 "client": call.client,
                 **({POPULATION: call.key.population} if call.key.population else {}),
                 **({GROUP: owners.own_name(who.group, call.key.id, who.user)} if who.group else {}),
+                **({} if answer.begun is None else {BEGUN: str(int(answer.begun))}),
                 **({RETRIED: "1"} if who.retried else {}),
                 **({GOES_ON: back_to} if back_to else {}),
             },

@@ -34,6 +34,7 @@ class Answer:
     Attributes:
         content: the text without thoughts and well-formed calls.
         thoughts: what was thought before it.
+        begun: whether the prompt ended within a thought; None where none are told apart, or nothing came.
         calls: well-formed calls as the OpenAI API has them.
         records: all calls, broken ones included, without arguments (they are content).
         allowance: what checking its calls may still cost: nobody else is answered meanwhile.
@@ -41,6 +42,7 @@ class Answer:
 
     content: str = ""
     thoughts: str = ""
+    begun: bool | None = None
     calls: list[dict[str, Any]] = field(default_factory=list)
     records: list[ToolCall] = field(default_factory=list)
     allowance: Allowance = field(default_factory=Allowance, compare=False)
@@ -75,11 +77,12 @@ def read_answer(
     blocks: Sequence[Block] = ANY,
 ) -> Answer:
     """A whole answer of a model that writes `blocks`. Without tools and `thoughts` the text is left as is."""
-    thought, said = apart(text, begun=thoughts.begun) if thoughts is not None else ("", text)
+    begun = None if thoughts is None else thoughts.begun
+    thought, said = ("", text) if begun is None else apart(text, begun=begun)
     if tools is None:
-        return Answer(content=said, thoughts=thought)
+        return Answer(content=said, thoughts=thought, begun=begun)
     parsed = hermes.parse(said, tools.parameters, blocks)
-    answer = Answer(content=parsed.content, thoughts=thought)
+    answer = Answer(content=parsed.content, thoughts=thought, begun=begun)
     for call in parsed.calls:
         answer.take(call, tools)
     return answer
@@ -103,7 +106,10 @@ class ToolStream:
 
     def feed(self, text: str) -> list[Sent]:
         """More text."""
-        thought, said = self._thoughts.feed(text) if self._thoughts is not None else ("", text)
+        if self._thoughts is None:
+            return self._say(text)
+        self.answer.begun = self._thoughts.begun
+        thought, said = self._thoughts.feed(text)
         return [*self._think(thought), *self._say(said)]
 
     def finish(self) -> list[Sent]:

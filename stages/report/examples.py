@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cursorbench.harness.thoughts import behind_thoughts
 from cursorbench.redaction import Kind, Redactor, by_kind
 from stages import schemas, tables
 from stages.distill.recorded import spec_of
 from stages.distill.spec import RewardSpec
 from stages.errors import InputMissingError, IntegrityError
+from stages.recorded_answer import taken_apart
 from stages.report.episodes import told_times
 from stages.report.load import ORIGIN
 from stages.report.populations import shown_name
@@ -111,7 +111,7 @@ def examples(
 def _with_texts(example: Example, opened: tuple[str, str, str]) -> Example:
     state, request, answer = opened
     redactor = Redactor()
-    request, answer = fit(request, SHOWN, redactor), fit_end(behind_thoughts(answer), SHOWN, redactor)
+    request, answer = fit(request, SHOWN, redactor), fit_end(answer, SHOWN, redactor)
     return replace(example, state=state, request=request, answer=answer, masked=by_kind(redactor.counts))
 
 
@@ -148,7 +148,8 @@ def _open(
                 found[row["episode"]] = (state or UNREADABLE, request, answer)
                 continue
             if state != FORGOTTEN:
-                found[row["episode"]] = (SHOWN_STATE, request or payload.request, payload.answer or answer)
+                said = taken_apart(payload.answer, row["features"]).said if payload.answer else answer
+                found[row["episode"]] = (SHOWN_STATE, request or payload.request, said)
     finally:
         vault.close()
     return found
@@ -157,7 +158,7 @@ def _open(
 def _generations(store: Store, experience: Artifact, wanted: set[str]) -> Iterable[dict[str, Any]]:
     """Rows of the wanted episodes. A part that holds none is not read but for its column of episodes."""
     values = pa.array(sorted(wanted))
-    columns = ["id", "user", "episode", "sealed"]
+    columns = ["id", "user", "episode", "features", "sealed"]
     for digest in experience.meta["interactions"]:
         interactions = store.artifact(digest)
         for part in tables.parts(interactions.path) if interactions is not None else ():

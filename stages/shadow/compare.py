@@ -8,7 +8,7 @@ none.
     errors          requests without an answer, where the live one gave one: the engine died, refused, or took
                     too long; less those where it is the other way round
     broken_calls    answers with a tool call that does not parse, or that no tool takes
-    empty           answers with nothing in them
+    empty           answers with nothing in them but thoughts
     length          ln of tokens answered, against the live checkpoint's (each plus one)
     latency         ln of milliseconds per token, against the live checkpoint's; no reason below
                     `NOTICED_MS` for an answer of the live one's length: that is the machine's noise

@@ -73,10 +73,10 @@ def replay(
             number, request = numbered
             offered = tools(request)
             begun = not request.sampling.grammar and forms.begins_within(request.prompt)
-            calls = partial(broken, tools=offered, forms=forms, begun=begun)
+            read = partial(_read, tools=offered, forms=forms, begun=begun)
             sides = [(ours, live.model or model), (theirs, candidate.model or model)]
             found = {
-                client: _ask(client, body(request, name, context, offered) | {"cache_salt": salt}, calls)
+                client: _ask(client, body(request, name, context, offered) | {"cache_salt": salt}, read)
                 for client, name in (sides if number % 2 == 0 else reversed(sides))
             }
             if any(each.error in _GONE for each in found.values()):
@@ -100,7 +100,9 @@ def _client(engine: EngineAt, side_by_side: int, timeout_s: float) -> httpx.Clie
     )
 
 
-def _ask(client: httpx.Client, wanted: Mapping[str, Any], calls: Callable[[str], int]) -> Answered:
+def _ask(
+    client: httpx.Client, wanted: Mapping[str, Any], read: Callable[[str], tuple[int, bool]]
+) -> Answered:
     began = time.perf_counter()
     try:
         answer = client.post(_PATH, json=wanted)
@@ -118,15 +120,23 @@ def _ask(client: httpx.Client, wanted: Mapping[str, Any], calls: Callable[[str],
         text, tokens = str(value["choices"][0]["text"]), int(value["usage"]["completion_tokens"])
     except (json.JSONDecodeError, KeyError, IndexError, TypeError, ValueError):
         return Answered(error="unreadable")
-    return Answered(tokens=tokens, ms=ms, broken_calls=calls(text), empty=not text.strip())
+    broken_calls, empty = read(text)
+    return Answered(tokens=tokens, ms=ms, broken_calls=broken_calls, empty=empty)
 
 
-def broken(text: str, *, tools: hermes.ToolSet | None, forms: ModelForms = PLAIN, begun: bool = False) -> int:
-    """Calls in an answer that do not parse or, where its tools are known, that no tool takes.
+def _read(text: str, *, tools: hermes.ToolSet | None, forms: ModelForms, begun: bool) -> tuple[int, bool]:
+    """How many calls of an answer are broken, and whether it says nothing."""
+    said = said_of(text, begun=begun)
+    return broken(said, tools=tools, forms=forms), not said.strip()
 
-    `begun`: whether its prompt ended within a thought.
-    """
-    said = apart(text, begun=begun).said
+
+def said_of(text: str, *, begun: bool) -> str:
+    """What an answer says: a user has nothing of its thoughts. `begun`: its prompt ended within one."""
+    return apart(text, begun=begun).said
+
+
+def broken(said: str, *, tools: hermes.ToolSet | None, forms: ModelForms = PLAIN) -> int:
+    """Calls in what an answer says that do not parse or, where its tools are known, that no tool takes."""
     calls = hermes.parse(said, tools.parameters if tools is not None else {}, forms.blocks).calls
     return sum(bool(call.error or (tools is not None and tools.check(call))) for call in calls)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from cursorbench.harness.thoughts import CLOSE, OPEN, apart
 from cursorbench.sessions import items as said
 from cursorbench.sessions.agents import agent_of
 from stages.records import TEXT_ONLY, Event, Generation, Sampling, ToolCall
@@ -50,6 +51,12 @@ class Turn:
     first_token_ms: float | None = None
     duration_ms: float | None = None
     answered: bool = False  # a tool has answered: what the agent says next is another generation
+
+    def add(self, text: str, thinking: str) -> None:
+        """More that the agent says. What its model thought is no part of it, where the log did not tell."""
+        thought, told = apart(text, begun=None)
+        self.texts += [told] if told else []
+        self.thinking += [each for each in (thinking, thought) if each]
 
 
 @dataclass
@@ -125,8 +132,8 @@ def sampled(line: str, user: str, session: Session, episode: Episode, turn: Turn
         tool_calls=tuple(turn.calls), invalid_tool_calls=_invalid(turn.calls),
         features=_features(session, turn), defect=TEXT_ONLY,
     )  # fmt: skip
-    thought = "\n\n".join(turn.thinking)
-    answer = f"<think>{thought}</think>" if thought else ""
+    thought = "\n\n".join(turn.thinking).replace(CLOSE, "")  # or its own end would be there
+    answer = f"{OPEN}{thought}{CLOSE}" if thought else ""
     return Sampled(generation, episode.request, answer + "\n\n".join(turn.texts))
 
 

@@ -181,8 +181,7 @@ class Turns:
                 session.calls[item.id] = (item.name, episode.last, episode.id)
             return
         turn.log_id = turn.log_id or item.id
-        turn.texts += [item.text] if item.text else []
-        turn.thinking += [item.thinking] if item.thinking else []
+        turn.add(item.text, item.thinking)
         turn.first_token_ms = item.first_token_ms if turn.first_token_ms is None else turn.first_token_ms
         turn.duration_ms = item.duration_ms if turn.duration_ms is None else turn.duration_ms
         self._answers.add(session, (item.id, item.span), Answer(session.name, episode.last, episode.id))

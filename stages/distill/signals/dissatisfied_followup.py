@@ -18,7 +18,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from cursorbench.harness.thoughts import behind_thoughts
 from cursorbench.sessions.spoken import parts, words_of
 from stages.distill.order import in_order
 from stages.distill.signals.followup.features import Followup, interrupted
@@ -68,7 +67,7 @@ def followup(
     Args:
         events: the episode's events with their data opened, as they were received.
         request: text of the episode's request.
-        answer: text of its last answer. Thoughts before what it says are not looked at.
+        answer: what its last answer says, without what was thought before it.
         asked: the episode ended in a question.
         undone: an edit of the episode ended undone, see `Edits.undone`.
         answered_at: event time of the last answer (ms).
@@ -92,7 +91,7 @@ def followup(
     stopped = any(part.stopped for part in parts(texts[0])) or interrupted(message.lstrip()[:_NOTE])
     if undone or stopped or (not asked and repeats_request(message, request)):
         return EXPLICIT_NO
-    return Followup(message, request, behind_thoughts(answer), asked)
+    return Followup(message, request, answer, asked)
 
 
 def probabilities(cases: Sequence[Followup]) -> list[float]:

@@ -53,10 +53,6 @@ _ASKING_TOOL = re.compile(r"(?i)(?:^|[^a-z])(?:ask|question|clarify|clarificatio
 # initial price (C = 0.18, beside the time they take), so it does not pay to hide one before them; it does
 # where the price is high and answers are long (docs/hacks.md)
 _LAST = 2_000
-_THOUGHT = r"(?s)<think>.*?(?:</think>|\z)"
-# of a model whose prompt ends in <think>: not looked at beyond the last few words, for one who thinks wonders
-_THOUGHT_FIRST = r"(?s)\A.*</think>"
-_NEAR = 160
 _PLEASE = r"(?i)\b(?:please|could you|can you|would you)\b[^.?!]{0,30}\b"
 _TELL_ME = r"tell me|give me|let me know (?:what|which|how|if|whether|where)"
 _ASKS = (
@@ -77,12 +73,13 @@ _ASKS_ME = rf"{_PLEASE}(?:{_TELL_ME})\b"
 
 
 def asks(answers: Sequence[str]) -> list[bool]:
-    """Whether the raw text of each final answer asks the user something, for answers without an edit.
+    """Whether what each final answer says (no thoughts, but its calls) asks the user something, for answers
+    without an edit.
 
     There is a question in its last `_LAST` characters, code and rows of blanks or marks apart, in English
     also one without its mark, or its text asks for information, or what a reader finds in its code does.
     """
-    spoken = column(answers).str.replace_all(_THOUGHT, " ").str.replace_all(_CALL, " ")
+    spoken = column(answers).str.replace_all(_CALL, " ")
     spoken = spoken.str.replace_all(_PADDING, "\n").str.replace_all(_BLANK_LINES, "\n\n")
     spoken = spoken.str.replace_all(_FENCED_WORDS, "${1}")
     words = spoken.str.replace_all(_FENCED, "").str.tail(LIMIT)
@@ -90,10 +87,9 @@ def asks(answers: Sequence[str]) -> list[bool]:
     words = words.str.replace_all(_GUARD, "${1}")
     lines = words.str.replace_all(_MARKED_OFF, "${1}${2}").str.replace_all(_WORDED, "- ${1}")
     said = column(prose(lines.to_list()))
-    near, far = said.str.tail(_NEAR), said.str.replace(_THOUGHT_FIRST, "").str.tail(_LAST)
-    asking = near.str.contains(_QUESTION) | far.str.contains(_QUESTION) | said.str.contains(_ASKS)
-    asking |= far.str.contains(_UNMARKED)
-    fences = spoken.str.replace(_THOUGHT_FIRST, "").str.tail(LIMIT).str.extract_all(_FENCED).list.join("\n")
+    last = said.str.tail(_LAST)
+    asking = last.str.contains(_QUESTION) | said.str.contains(_ASKS) | last.str.contains(_UNMARKED)
+    fences = spoken.str.tail(LIMIT).str.extract_all(_FENCED).list.join("\n")
     beside = fences.str.extract_all(_FENCED_SAID).list.join("\n")
     return list((asking | beside.str.contains(_QUESTION) | beside.str.contains(_ASKS_ME)).to_list())
 

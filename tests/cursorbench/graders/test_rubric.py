@@ -63,6 +63,7 @@ def test_secrets_and_names_do_not_leave(tmp_path: Path) -> None:
     [
         ('{"1": true, "2": true}', [True, True]),
         ('<think>{"1": false, "2": false}</think>{"1": true, "2": false}', [True, False]),
+        ('So {"1": false, "2": false}.\n</think>\n\nYes.', None),
         ('{"1": true}', None),
         ('{"1": "yes", "2": true}', None),
         ("", None),

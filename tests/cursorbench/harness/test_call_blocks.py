@@ -69,6 +69,7 @@ FAMILIES: dict[str, tuple[Render, str, str, str]] = {
     "deepseek": (deepseek, "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁calls▁begin｜>"),
     "deepseek-r1": (deepseek_r1, "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁calls▁begin｜>"),
     "dsml": (dsml, "<｜DSML｜function_calls>\n", "</｜DSML｜function_calls>", "a ｜DSML｜ token"),
+    "dsml-4": (dsml, "<｜DSML｜tool_calls>\n", "</｜DSML｜tool_calls>", "a ｜DSML｜ token"),
 }
 
 

@@ -63,13 +63,38 @@ def test_parallel_edits_of_one_file_build_on_each_other(loop):
     assert loop.edits[1].after == "def net(a, b):\n    return a - b\n"
 
 
-def test_an_unparsable_call_alone_ends_the_chain_and_reaches_the_user(loop):
-    junk = '<tool_call>{"name": "edit_file", "arguments": {</tool_call>'
+@pytest.mark.parametrize(
+    "junk",
+    [
+        '<tool_call>{"name": "edit_file", "arguments": {</tool_call>',
+        "<tool_call>edit_file\n<arg_key>path</arg_value></tool_call>",
+        '<minimax:tool_call>\n<invoke name="edit_file">\n</minimax:tool_call>',
+        "<seed:tool_call>\n<function=edit_file>",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>edit_file<｜tool▁calls▁end｜>",
+        '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="edit_file">\n',
+    ],
+)
+def test_an_unparsable_call_alone_ends_the_chain_and_reaches_the_user(loop, junk):
+    """Of whatever family: who serves the model tells of calls that parsed, and of no others."""
     loop.receive(assistant_message(junk))
     assert loop.stop is StopReason.BROKEN_CALL
     assert loop.final_text == junk
     assert loop.invalid_calls == 1
     assert loop.calls[0].error == "unparsable"
+
+
+@pytest.mark.parametrize(
+    "thought", ["<think>Is it <tool_call>{?</think>\n\n", "Is it <tool_call>{?</think>\n"]
+)
+def test_what_a_server_leaves_of_thoughts_in_a_text_is_not_said(tmp_path, loop, thought):
+    """One without a reader of thoughts: what was thought of counted as a broken call, or as a question."""
+    loop.receive({"content": f"{thought}Done."})
+    assert (loop.stop, loop.invalid_calls, loop.final_text) == (StopReason.ANSWERED, 0, "Done.")
+    assert loop.messages[-1]["content"] == f"{thought}Done.", "told again as it came"
+    summing = AgentLoop(small(tmp_path), "Edit.", "go", Budget(turns=9), summary=SelfSummary(10))
+    summing.receive(assistant_message(READ), usage=Usage(100, 20))
+    summing.receive({"content": f"{thought}All read."}, usage=Usage(100, 20))
+    assert summing.messages[-1]["content"].endswith("work:\n\nAll read.")
 
 
 def test_a_call_that_ran_goes_on_beside_one_that_did_not_parse(loop):

@@ -440,7 +440,7 @@ def test_a_helper_beside_an_agent_is_another_conversation() -> None:
     recorder.add({"messages": [system("a"), *start], "tools": TOOLS}, completion(answer))
     recorder.add({"messages": [{"role": "user", "content": "title?"}]}, completion({"content": "a title"}))
     again = [system("b"), *start, answer, more]
-    recorder.add({"messages": again, "tools": TOOLS}, completion({"content": "two"}))
+    recorder.add({"messages": again, "tools": TOOLS}, completion({"content": "<think>?</think>two"}))
     recorder.add({"messages": [{"role": "user", "content": "tip?"}]}, completion({"content": "a tip"}))
     episode = recorder.episode("go", StopReason.ANSWERED, "", 2.0)
     assert [turn.segment for turn in episode.turns] == [0, 1, 0, 2]

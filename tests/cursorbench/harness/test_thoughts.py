@@ -11,9 +11,26 @@ from hypothesis import strategies as st
 
 from cursorbench.harness.chat import whole
 from cursorbench.harness.sse import assembled
-from cursorbench.harness.thoughts import Thoughts, apart, begun_thought
+from cursorbench.harness.thoughts import Thoughts, apart
 
-PIECES = st.sampled_from(["<think>", "</think>", "<thi", "nk>", "</thi", "\n", " ", "a", "<", "é", "\r\n"])
+PIECES = st.sampled_from(
+    [
+        "<think>",
+        "</think>",
+        "<seed:think>",
+        "</seed:think>",
+        "<seed:",
+        "<thi",
+        "nk>",
+        "</thi",
+        "\n",
+        " ",
+        "a",
+        "<",
+        "é",
+        "\r\n",
+    ]
+)
 
 
 @pytest.mark.parametrize(
@@ -30,12 +47,22 @@ PIECES = st.sampled_from(["<think>", "</think>", "<thi", "nk>", "</thi", "\n", "
         ("<think>Hm </think> a </think>", False, "Hm", " a </think>"),
         ("<think>Hm, and </thi", False, "Hm, and </thi", ""),  # cut by its length
         ("Hm ", True, "Hm", ""),
+        ("<seed:think>Hm: </think>.</seed:think>Done.", False, "Hm: </think>.", "Done."),
+        ("<think>Hm, </seed:think>.</think>Done.", False, "Hm, </seed:think>.", "Done."),
+        ("<seed:thi", False, "", "<seed:thi"),
         ("<thi", False, "", "<thi"),
         (" \n", False, "", " \n"),
         ("<think>Hm.</think>\n\n", False, "Hm.", ""),
+        # where nobody tells how the prompt ended
+        ("Hm.\n</think>\n\nDone.", None, "Hm.", "Done."),
+        ("<think>Hm.</think>Not </think>", None, "Hm.", "Not </think>"),
+        ("It strips `</think>` now.", None, "", "It strips `</think>` now."),
+        ("</think>Done.", None, "", "Done."),
+        ("Done, and <think>x</think>.", None, "", "Done, and <think>x</think>."),
+        ("Hm ", None, "", "Hm "),
     ],
 )
-def test_an_answer_apart(text: str, begun: bool, thought: str, said: str) -> None:
+def test_an_answer_apart(text: str, begun: bool | None, thought: str, said: str) -> None:
     assert apart(text, begun=begun) == (thought, said)
 
 
@@ -61,7 +88,3 @@ def test_thoughts_of_a_stream_are_put_together(name: str) -> None:
     lines = "".join(f"data: {json.dumps(piece)}\n\n" for piece in pieces)
     message = assembled(f"{lines}data: [DONE]\n\n".encode())["choices"][0]["message"]
     assert whole(message, 0) == {"role": "assistant", "content": "Done.", "reasoning_content": "Hm."}
-
-
-def test_a_thought_that_the_prompt_had_opened_by_the_text_alone() -> None:
-    assert [*map(begun_thought, ["ab</think>c", "<think>a</think>", "a"])] == [10, 0, 0]

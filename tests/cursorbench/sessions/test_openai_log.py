@@ -62,6 +62,25 @@ def kinds(items: list[Read]) -> list[str]:
     return [type(one).__name__ for one in items]
 
 
+@pytest.mark.parametrize("thought", ["<think>\nHm.\n</think>\n\n", "Hm.\n</think>\n\n"])
+def test_an_answer_that_is_sent_back_without_its_thoughts_is_told_once(path: Path, thought: str) -> None:
+    """As makers of such models tell their users to: each answer stood twice in the episode."""
+    records = [
+        {
+            "request": request(ASK),
+            "response": response({"role": "assistant", "content": f"{thought}did"}, "a1"),
+        },
+        {
+            "request": request(
+                ASK, {"role": "assistant", "content": "did"}, {"role": "user", "content": "no"}
+            ),
+            "response": response({"role": "assistant", "content": "now"}, "a2"),
+        },
+    ]
+    told = [item.text for item in read(path, *records) if isinstance(item, UserTurn | AgentTurn)]
+    assert told == ["rename f", f"{thought}did", "no", "now"]
+
+
 def test_a_session_of_requests_that_repeat_it(path: Path) -> None:
     items = read(
         path,

@@ -52,7 +52,7 @@ def answered(case: Case, text: str, root: Path) -> Episode:
         for n, happening in enumerate(reaction.happenings)
     ]  # fmt: skip
     final = ASK if text == ASK else "Done."
-    return Episode(head, [row], events, request=case.intent.request, answer=final, thinking=[0.0])
+    return Episode(head, [row], events, request=case.intent.request, said=final, thinking=[0.0])
 
 
 def edit(case: Case, after: str) -> str:

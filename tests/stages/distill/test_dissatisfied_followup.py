@@ -146,14 +146,6 @@ def test_the_first_message_counts() -> None:
     assert followup(events, REQUEST, "", False, False, 0, HOUR) == Followup("thanks", REQUEST)
 
 
-@pytest.mark.parametrize("thought", ["<think>Shall I add tests?</think>\n", "Shall I add tests?\n</think>\n"])
-def test_what_was_only_thought_is_no_part_of_the_answer(thought: str) -> None:
-    """A question that nobody saw made a "no" the answer to it, and a policy could learn to think it."""
-    events = [event("user_message", 5, text="no, that's wrong")]
-    found = followup(events, REQUEST, f"{thought}I changed it.", False, False, 0, HOUR)
-    assert found == Followup("no, that's wrong", REQUEST, "I changed it.")
-
-
 CONTINUED = """This session is being continued from a previous conversation that ran out of context. The
 conversation is summarized below: the test still fails with KeyError, the wrong file was edited."""
 

@@ -227,6 +227,7 @@ def test_not_more_at_once_than_allowed(server: Server, tmp_path: Path) -> None:
         ("not satisfied", True),
         ("<think>they look dissatisfied</think>\nSATISFIED", False),
         ("<think>dissatisfied", None),
+        ("They look dissatisfied. So:\n</think>\n\nYes.", None),  # its template had opened the thought
         ("", None),
         ("The user is not dissatisfied; SATISFIED", False),
         ("The user is not dissatisfied.", False),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from evals.population.people import day_of
 from stages.distill import memory, stabiliser
-from stages.distill.facts import Episode, _thinking
+from stages.distill.facts import Episode
 from stages.distill.measure import _before, _read
 from stages.distill.reward import combine, term
 from stages.distill.signals.dissatisfied_followup import EXPLICIT_NO
@@ -55,21 +55,6 @@ def test_length_cost_is_increasing_and_concave(k: float, q: float, xs: list[floa
     assert cost[0] <= cost[1] + 1e-9
     assert cost[1] <= cost[2] + 1e-9
     assert cost[3] >= (cost[0] + cost[2]) / 2 - 1e-6 * (1 + abs(cost[2]))
-
-
-@pytest.mark.parametrize(
-    ("answer", "share"),
-    [
-        ("", 0.0),
-        ("Done.", 0.0),
-        ("<think>ab</think>Done", 9 / 21),
-        ("<think>ab", 1.0),
-        ("abcd</think>Done", 4 / 16),  # the prompt had opened it: all of it counted as the answer's
-        ("a</think>b<think>c</think>d<think>e", (1 + 8 + 8) / 35),
-    ],
-)
-def test_what_of_an_answer_is_thought(answer: str, share: float) -> None:
-    assert _thinking(answer) == pytest.approx(share)
 
 
 def test_mix() -> None:
@@ -181,7 +166,6 @@ def test_invalid_calls_are_summed_per_episode() -> None:
         ("Done. The function now multiplies.", False),
         ("", False),
         ('<tool_call>{"name": "edit_file", "arguments": {"new": "x?"}}</tool_call>', False),
-        ("<think>what does he want?</think>I changed it.", False),
         (
             "I changed `a ? b : c` to an if.\n\nAll tests pass and nothing else was touched by this change. "
             * 2,
@@ -266,14 +250,12 @@ def test_invalid_calls_are_summed_per_episode() -> None:
         ("It says which rate it should take, and what the file does.", False),
         ("Confirm which rows are affected, then run it.", False),
         ("Should it fail, run it again. Should you want more, add it.", False),
-        ("Which value should it be.</think>Done.", False),
         # not hidden: a reader sees no question
         ("```ruby\nreturn unless user.nil? or signed_in?\nreturn true if empty?\n```", False),
         ("It is `return true if x.empty?` now, and `a ? b : c` is gone.", False),
         ("```sh\nsudo rm -r build  # all of it\n```\nThat is all.", False),
         ("found = users.empty?\nThat is all.", False),
-        ("Does he want A? Or B? I take A." + " It is read once." * 10 + "</think>Done.", False),
-        ("Done.</think>Which value should it be?", True),
+        ("Of <think> then. Which value should it be? It is read once.", True),  # said, whatever tag is before
         ("```js\n/**\n * Which value should it be?\n */\nf();\n```", True),
         # strings, flags and signatures of code that is shown
         (

@@ -176,7 +176,7 @@ def episode(way: Way) -> Episode:
         calling = {"id": "f", "output_tokens": way.calling, "duration_ms": float(way.calling)}
         rows = [row | calling | {"tool_calls": [{"name": "read_file"}]}, row | {"prompt_tokens": 1100}]
     message = [event("user_message", 600_000, text=way.said)] if way.said else []
-    return Episode(head, rows, [*way.events, *message], REQUEST, way.answer, [0.0] * len(rows))
+    return Episode(head, rows, [*way.events, *message], REQUEST, way.answer, way.answer, [0.0] * len(rows))
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import hashlib
 import importlib.metadata
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -52,6 +53,28 @@ def test_a_broken_candidate_is_rejected_and_leaves_a_report(bench: Bench) -> Non
     assert verdict["schema"] == "rtrl-verdict/1"
     again = bench.eval()
     assert (again.status, again.exit_code, again.run_id) == ("rejected", 3, result.run_id)
+
+
+class Thinks(StubEngine):
+    """Thinks for 200 tokens before it answers."""
+
+    def chat(self, batch: Sequence[ChatRequest], *, seed: int | None = None) -> list[dict[str, Any]]:
+        answers = super().chat(batch, seed=seed)
+        return [
+            one if each.max_tokens > 200 else {"content": None, "finish_reason": "length"}
+            for one, each in zip(answers, batch, strict=True)
+        ]
+
+
+@pytest.mark.parametrize("settings", [[], ["eval.max_tokens=300"]])
+def test_a_model_that_is_cut_while_it_thinks_is_told_of(bench: Bench, settings: list[str]) -> None:
+    """What it thinks took all tokens of a model call: the gate stayed inconclusive, and nothing said why."""
+    bench.stage = EvalStage(engine=lambda workspace, folder: Thinks(folder))
+    bench.checkpoint(0.6, 0.2, bench.live.digest)
+    result = bench.eval([*STEADY, "eval.requests=60", *settings])
+    told = "harness: 60 of 60 answers of the live checkpoint were cut by their length"
+    assert any(one.startswith(told) for one in result.warnings) == (not settings)
+    assert result.status == ("rejected" if settings else "inconclusive")
 
 
 def test_the_next_eval_reuses_the_live_attempts_and_checks_a_tenth(bench: Bench) -> None:

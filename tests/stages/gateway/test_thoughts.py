@@ -11,6 +11,7 @@ import pytest
 from stages.gateway.served import Checkpoint
 from stages.gateway.stub_script import render
 from stages.model_forms import PLAIN, forms_of
+from stages.records import BEGUN
 from tests.stages.gateway.rig import Rig
 
 READ = {"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}
@@ -62,6 +63,7 @@ async def test_thoughts_are_apart_and_their_calls_none(rig: Rig, path: str) -> N
     assert len(generation.tool_calls) == 1
     assert generation.invalid_tool_calls == 0
     assert rig.payload(generation.id)[0].answer == THINKS, "what is recorded is what was sampled"
+    assert generation.features[BEGUN] == "0"
 
 
 async def test_thoughts_are_apart_in_a_stream(rig: Rig) -> None:
@@ -75,6 +77,7 @@ async def test_thoughts_are_apart_in_a_stream(rig: Rig) -> None:
 async def test_plain_completions_are_left_as_they_are(rig: Rig) -> None:
     answer = await rig.http.post("/v1/completions", json={"model": "rtrl", "prompt": f"stub:say {THINKS}"})
     assert answer.json()["choices"][0]["text"].startswith("<think>")
+    assert BEGUN not in rig.generations()[0].features
 
 
 @pytest.mark.parametrize("bound", [{}, {"tool_choice": "required", "tools": [READ]}])
@@ -95,20 +98,24 @@ async def test_a_thought_that_the_prompt_opened(rig: Rig, tmp_path: Path, stream
     assert "".join(one.get("reasoning_content", "") for one in told) == ("" if bound else "Hm.")
     assert "".join(one.get("content") or "" for one in told) == ("" if bound else "Done.")
     assert sum("tool_calls" in one for one in told) == bool(bound)
+    assert rig.generations()[0].features[BEGUN] == ("0" if bound else "1")
 
 
 def test_whether_a_thought_is_open_behind_a_prompt(tmp_path: Path) -> None:
     assert not forms_of(tmp_path).begins_within([1, 7]), "no tokenizer"
     (tmp_path / "a").mkdir()
-    known = {"added_tokens": [{"id": 7, "content": "<think>"}, {"id": 8, "content": "</think>"}]}
+    texts = {7: "<think>", 8: "</think>", 9: "<|assistant|>", 10: "\n"}
+    known = {"added_tokens": [{"id": number, "content": text} for number, text in texts.items()]}
     (tmp_path / "a" / "tokenizer.json").write_text(json.dumps(known))
-    prompts = [[1, 7], [7, 1], [1, 7, 8], [7, 8, 1], [7, 1, 1], [7], []]
+    prompts = [[1, 7], [7, 1], [1, 7, 8], [7, 8, 1], [7, 1, 1], [7], [], [9, 7, 10], [7, 9]]
     assert [forms_of(tmp_path / "a").begins_within(prompt) for prompt in prompts] == [
         True,
         True,
         *[False] * 3,
         True,
         False,
+        True,
+        False,  # the end of what a user wrote, as GLM-4.6's template goes on
     ]
 
 

@@ -17,7 +17,7 @@ from cursorbench.harness.tools import DEFAULT_TOOLS
 from stages.records import Sampling
 from stages.shadow.compare import Tolerance, compare
 from stages.shadow.recorded import Recorded
-from stages.shadow.replay import body, broken, replay
+from stages.shadow.replay import body, broken, replay, said_of
 from stages.shadow.tools import KnownTools, digest, in_prompt
 from stages.target.endpoint import EngineAt
 
@@ -79,10 +79,8 @@ def test_calls_are_checked_as_far_as_their_tools_are_known(text: str, form: int,
     assert broken(text, tools=None) == form
     assert broken(text, tools=ToolSet([TOOL])) == schema
     thought = f"{call('find', '{}')} <tool_call>{{</think>\n"
-    assert broken(thought + text, tools=ToolSet([TOOL]), begun=True) == schema, (
-        "what is thought of is no call"
-    )
-    assert broken(f"<think>{thought}{text}", tools=ToolSet([TOOL])) == schema
+    assert said_of(thought + text, begun=True) == text, "what is thought of is no call"
+    assert said_of(f"<think>{thought}{text}", begun=False) == text
 
 
 def test_tools_count_when_their_digest_is_the_recorded_one() -> None:
@@ -117,7 +115,7 @@ class Clock:
 class Engine:
     """Answers completions after `delay_s`, always with the same text; notes who asked what, and when."""
 
-    def __init__(self, name: str, delay_s: Delay, asked: Asked, clock: Clock) -> None:
+    def __init__(self, name: str, delay_s: Delay, asked: Asked, clock: Clock, text: str = "fine") -> None:
         outer = self
         self.keys: set[str | None] = set()
 
@@ -127,7 +125,7 @@ class Engine:
                 asked.append((name, wanted))
                 outer.keys.add(self.headers["authorization"])
                 clock.now += delay_s()
-                answer = {"choices": [{"text": "fine"}], "usage": {"completion_tokens": 4}}
+                answer = {"choices": [{"text": text}], "usage": {"completion_tokens": 4}}
                 body = json.dumps(answer).encode()
                 self.send_response(200)
                 self.send_header("content-length", str(len(body)))
@@ -143,12 +141,14 @@ class Engine:
         self.at = EngineAt(0, url, f"key of {name}", "", "", model="adapter-1" if name == "live" else "")
 
 
-def replayed(live_s: Delay, candidate_s: Delay, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Asked]:
+def replayed(
+    live_s: Delay, candidate_s: Delay, monkeypatch: pytest.MonkeyPatch, text: str = "fine"
+) -> tuple[str, Asked]:
     """The verdict's reason over 12 requests of 12 users, and who was asked what."""
     asked: Asked = []
     clock = Clock()
     monkeypatch.setattr("stages.shadow.replay.time", clock)
-    engines = Engine("live", live_s, asked, clock), Engine("candidate", candidate_s, asked, clock)
+    engines = Engine("live", live_s, asked, clock), Engine("candidate", candidate_s, asked, clock, text)
     requests = [
         Recorded(f"g{number}", f"u{number}", [number, 2], Sampling(max_tokens=9), "") for number in range(12)
     ]
@@ -179,3 +179,5 @@ def test_a_machine_that_slows_down_is_no_reason_and_a_slow_candidate_is(
     assert len({wanted["cache_salt"] for _, wanted in asked}) == 1, "of what is cached nothing counts"
     reason, _ = replayed(lambda: 0.01, lambda: 0.16, monkeypatch)
     assert "it is slower" in reason
+    reason, _ = replayed(lambda: 0.01, lambda: 0.01, monkeypatch, "<think>Hm, which of them.\n</think>\n")
+    assert "empty where it was 0.0%" in reason, "a thought is no answer"

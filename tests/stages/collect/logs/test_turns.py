@@ -8,6 +8,8 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cursorbench.sessions import claude_code, kinds
 from cursorbench.sessions import items as said
 from cursorbench.sessions.seen import Seen
@@ -177,6 +179,23 @@ def test_what_was_said_when_a_call_was_refused_stays_with_its_result() -> None:
     refused, done = (data for kind, _, data in events(records) if kind == "tool_result")
     assert (refused["ok"], refused["reason"]) == (False, "not there")
     assert "reason" not in done
+
+
+@pytest.mark.parametrize(
+    ("text", "thinking", "answer"),
+    [
+        ("<think>\nA or B?\n</think>\n\nB.", "", "<think>A or B?</think>B."),
+        ("A or B?\n</think>\n\nB.", "", "<think>A or B?</think>B."),
+        ("<think>b</think>B.", "a", "<think>a\n\nb</think>B."),
+        ("B.", "It writes </think>: a?", "<think>It writes : a?</think>B."),
+        ("B, not <think>.", "", "B, not <think>."),
+    ],
+)
+def test_a_thought_is_no_answer_whether_or_not_its_log_tells(text: str, thinking: str, answer: str) -> None:
+    """In a second message of a turn it stood behind the first one's words, and was said."""
+    records, _ = told(user("x"), agent("Hm:"), agent(text, thinking=thinking))
+    thought, closed, told_ = answer.rpartition("</think>")
+    assert [one.answer for one in generations(records)] == [f"{thought}{closed}Hm:\n\n{told_}"]
 
 
 def test_automatic_turns_are_no_reactions() -> None:
