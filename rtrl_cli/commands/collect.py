@@ -154,6 +154,11 @@ def _source(
         raise UsageError(f"--user must be a name of at most {MAX_NAME} printable characters")
     if repos and len(repos) > 1:
         raise UsageError("--repo names two repositories", hint="collect the logs of each by themselves")
+    if pipes := [path for path in paths if path.exists() and not (path.is_file() or path.is_dir())]:
+        hint = (
+            "write it to a file first, as logs are read more than once; compressed ones are read as they are"
+        )
+        raise UsageError(f"{pipes[0]} is a pipe or a device", hint=hint)
     found = Workspace.find(workspace, ())
     return Source(
         paths=tuple(path.resolve() for path in paths),

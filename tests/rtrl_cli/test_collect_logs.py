@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,15 @@ def test_metrics_are_printed_by_the_names_that_a_team_gave_them(
     printed = capsys.readouterr().out
     assert "1 task_success" in printed
     assert "user turns" in printed
+
+
+def test_a_pipe_is_said_to_be_one(
+    workspace: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in `rtrl collect <(zcat log.gz)`: there was "no file or folder" of that name."""
+    os.mkfifo(tmp_path / "log.jsonl")
+    assert run(["collect", str(tmp_path / "log.jsonl"), "-w", str(workspace.root)], debug=False) == 2
+    assert "is a pipe" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("user", ["", "a\nb", "\x00pending", "x" * 201])
