@@ -99,8 +99,8 @@ def asks(answers: Sequence[str]) -> list[bool]:
 
 
 def without_calls(said: str) -> str:
-    """What an answer says beside its calls of any family, for one of which calls are on record: of another it
-    is what its reader sees, whatever tags are around it."""
+    """What an answer says beside its calls, of whatever family. For answers with calls on record: in others
+    their tags are text, which people read."""
     return _BLOCKS.sub(" ", said)
 
 
