@@ -1,8 +1,9 @@
 """Whether what a model writes will be read, told on the first day: a call and a thought of its own template.
 
 A template writes earlier answers as the model is to write its next ones. So one is written, made tokens and
-text again, and read as the gateway reads answers. Says nothing where a template cannot be rendered, or shows
-no earlier thoughts. Not for: the reading itself (`model_forms.py`, `cursorbench/harness`).
+text again, and read as the gateway reads answers. Says nothing of what a template does not show: thoughts of
+earlier answers, calls behind a condition. Not for: the reading itself (`model_forms.py`,
+`cursorbench/harness`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _CALL = {"id": "abcdefgh1", "type": "function", "function": {"name": _TOOL, "arg
 _CALLS = {"role": "assistant", "content": "", "tool_calls": [_CALL]}
 _RESULT = {"role": "tool", "tool_call_id": "abcdefgh1", "name": _TOOL, "content": "None."}
 _NO_TOOLS = "its chat template shows it no tools: agents that call some cannot use it (docs/http.md, Tools)"
+_FAILS = "its chat template fails where there are tools or calls: such requests get 400 (docs/http.md, Tools)"
 _UNREAD_CALLS = "its calls are of a form that is not read: agents get them as text (docs/http.md, Tools)"
 _UNREAD_THOUGHTS = (
     "its thoughts are taken for its answers: <think> and </think> are not around them, or no tokens "
@@ -47,9 +49,12 @@ def unread(folder: Path) -> tuple[str, ...]:
         return ()
     thoughts = (_UNREAD_THOUGHTS,) if _hides_thoughts(tokenizer, folder) else ()
     asked = _rendered(tokenizer, [_USER], begins=True)
-    if asked is not None and _TOOL not in asked:
-        return (_NO_TOOLS, *thoughts)
-    return (_UNREAD_CALLS, *thoughts) if _hides_calls(tokenizer, folder) else thoughts
+    if asked is None or _TOOL not in asked:
+        return (_NO_TOOLS if asked is not None else _FAILS, *thoughts)
+    called = _rendered(tokenizer, [_USER, _CALLS, _RESULT], begins=False)
+    if called is None:
+        return (_FAILS, *thoughts)
+    return (_UNREAD_CALLS, *thoughts) if _hides_calls(tokenizer, folder, called) else thoughts
 
 
 def _rendered(tokenizer: PreTrainedTokenizerBase, messages: list[Any], *, begins: bool) -> str | None:
@@ -74,9 +79,8 @@ def _told(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
     return str(tokenizer.decode(ids, skip_special_tokens=True))
 
 
-def _hides_calls(tokenizer: PreTrainedTokenizerBase, folder: Path) -> bool:
-    whole = _rendered(tokenizer, [_USER, _CALLS, _RESULT], begins=False)
-    if whole is None or _PATH not in whole:
+def _hides_calls(tokenizer: PreTrainedTokenizerBase, folder: Path, whole: str) -> bool:
+    if _PATH not in whole:
         return False
     calls = hermes.parse(_told(tokenizer, whole), {_TOOL: _PARAMETERS}, forms_of(folder).blocks).valid
     return not any(call.name == _TOOL and json.loads(call.arguments) == {"path": _PATH} for call in calls)

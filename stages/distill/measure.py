@@ -24,7 +24,7 @@ from stages.distill.signals.edits import Edits, edits_of
 from stages.distill.signals.followup.features import Followup
 from stages.distill.signals.invalid_tool_calls import invalid_tool_calls
 from stages.distill.signals.length_cost import Lengths, length_cost, mix
-from stages.distill.signals.outcome import asks, asks_by_tool, edited
+from stages.distill.signals.outcome import asks, asks_by_tool, edited, without_calls
 from stages.distill.signals.task_outcome import task_outcome
 from stages.distill.spec import RewardSpec
 from stages.distill.strata import kind_of_work, stratum
@@ -148,9 +148,14 @@ def _clarified(episodes: Sequence[Episode], edits: Sequence[float]) -> list[floa
     """Which of the episodes ended in a question, code not changed."""
     rows = [row for row, value in enumerate(edits) if not value]
     found = [0.0] * len(edits)
-    for row, asked in zip(rows, asks([episodes[row].said for row in rows]), strict=True):
+    for row, asked in zip(rows, asks([_words(episodes[row]) for row in rows]), strict=True):
         found[row] = float(asked or asks_by_tool(episodes[row].generations[-1]["tool_calls"]))
     return found
+
+
+def _words(episode: Episode) -> str:
+    """What its last answer says beside its calls."""
+    return without_calls(episode.said) if episode.generations[-1]["tool_calls"] else episode.said
 
 
 def _followup(episode: Episode, spec: RewardSpec, edits: Edits, asked: bool) -> float | Followup | None:

@@ -8,7 +8,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from stages.template_outlook import _NO_TOOLS, _UNREAD_CALLS, _UNREAD_THOUGHTS, unread
+from stages.template_outlook import _FAILS, _NO_TOOLS, _UNREAD_CALLS, _UNREAD_THOUGHTS, unread
 
 HEAD = "{% for tool in tools %}{{ tool.function | tojson }}\n{% endfor %}"
 EACH = (
@@ -58,8 +58,8 @@ def test_what_of_a_models_answers_is_not_read(
     assert unread(model(tmp_path, HEAD + each, plain, special or ())) == said
 
 
-def test_where_nothing_can_be_told(tmp_path: Path) -> None:
-    assert unread(model(tmp_path / "a", "{{ raise_exception('none') }}", (), ())) == ()
+def test_where_calls_cannot_be_told(tmp_path: Path) -> None:
+    assert unread(model(tmp_path / "a", "{{ raise_exception('none') }}", (), ())) == (_FAILS,)
     assert unread(model(tmp_path / "b", "{% for m in messages %}{{ m.content }}{% endfor %}", (), ())) == (
         _NO_TOOLS,
     )

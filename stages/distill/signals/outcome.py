@@ -9,10 +9,14 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from cursorbench.harness.call_blocks import EVERY
 from stages.distill.signals.edits import Edits
 from stages.distill.text import LIMIT, column, prose
 
 _CALL = r"(?s)<tool_call>.*?(?:</tool_call>|\z)"
+_BLOCKS = re.compile(
+    "|".join(f"{re.escape(one.open)}.*?(?:{re.escape(one.close)}|\\Z)" for one in EVERY), re.DOTALL
+)
 # with a language, or a question would be free in a fence; with its end, or it could swallow a question
 _FENCED = r"(?ms)^[ \t>]*```[ \t]*[^`\s][^`\n]*\n(?:.*?\n)??[ \t>]*```+[ \t]*$"
 _FENCED_WORDS = r"(?im)^([ \t>]*```)[ \t]*(?:te?xt|plain(?:text)?|md|markdown)[ \t]*$"
@@ -92,6 +96,12 @@ def asks(answers: Sequence[str]) -> list[bool]:
     fences = spoken.str.tail(LIMIT).str.extract_all(_FENCED).list.join("\n")
     beside = fences.str.extract_all(_FENCED_SAID).list.join("\n")
     return list((asking | beside.str.contains(_QUESTION) | beside.str.contains(_ASKS_ME)).to_list())
+
+
+def without_calls(said: str) -> str:
+    """What an answer says beside its calls, of whatever family. For answers with calls on record: in others
+    their tags are text, which people read."""
+    return _BLOCKS.sub(" ", said)
 
 
 def asks_by_tool(calls: Sequence[Mapping[str, str]]) -> bool:

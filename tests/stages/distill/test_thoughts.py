@@ -10,7 +10,7 @@ from stages import tables
 from stages.distill.facts import PartReader
 from stages.distill.measure import measure
 from stages.distill.spec import load
-from stages.records import BEGUN
+from stages.records import BEGUN, ToolCall
 from tests.stages.distill.distill_world import distilled, rewarded
 from tests.stages.world import World
 
@@ -39,3 +39,12 @@ def test_a_follow_up_is_to_what_was_said(world: World, name: str) -> None:
     assert (case.answer, case.asked) == (said, asks)
     assert episode.answer == answer
     assert episode.thinking == [pytest.approx(1 - len(said) / len(answer))]
+
+
+@pytest.mark.parametrize("called", [True, False])
+def test_a_question_in_a_call_of_any_family_is_not_asked(world: World, called: bool) -> None:
+    """One in Hermes's tags was none. Of a model that calls otherwise it is text, which people read."""
+    calls = (ToolCall(id="c", name="bash", arguments=""),) * called
+    call = f'<minimax:tool_call>\n<invoke name="bash">{WONDERS}\n</invoke></minimax:tool_call>'
+    world.generation("g", "e", 0, answer=f"I look.\n{call}", features={BEGUN: "0"}, tool_calls=calls)
+    assert rewarded(distilled(world).outputs["experience"])["e"]["clarified"] == float(not called)
