@@ -162,7 +162,7 @@ def _followup(episode: Episode, spec: RewardSpec, edits: Edits, asked: bool) -> 
     return followup(
         episode.events,
         episode.request,
-        episode.said,
+        _words(episode),
         asked,
         edits.undone,
         answered_at(episode.generations),

@@ -47,4 +47,8 @@ def test_a_question_in_a_call_of_any_family_is_not_asked(world: World, called: b
     calls = (ToolCall(id="c", name="bash", arguments=""),) * called
     call = f'<minimax:tool_call>\n<invoke name="bash">{WONDERS}\n</invoke></minimax:tool_call>'
     world.generation("g", "e", 0, answer=f"I look.\n{call}", features={BEGUN: "0"}, tool_calls=calls)
+    world.event("g", "user_message", 1_000, text="no, that's wrong")
     assert rewarded(distilled(world).outputs["experience"])["e"]["clarified"] == float(not called)
+    (part,) = tables.parts(world.store.resolve("interactions@latest").path)
+    (case,) = measure([*PartReader(world.vault).episodes(part)], load("default", Path())[0])[1].values()
+    assert (WONDERS in case.answer) is not called, "a no to it would be an answer"
