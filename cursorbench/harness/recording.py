@@ -36,6 +36,7 @@ class Recorder:
         stop: the limit of the budget that was reached.
         failure: why the last request got no answer, "" when it did.
         full: the last request was longer than the model's context.
+        refused: the service takes the key no more.
     """
 
     budget: Budget
@@ -43,6 +44,7 @@ class Recorder:
     stop: StopReason | None = None
     failure: str = ""
     full: bool = False
+    refused: UsageError | None = None
     tools: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
@@ -57,6 +59,11 @@ class Recorder:
     def start(self) -> None:
         """The agent begins now: its wall time counts from here."""
         self._started, self._began = time.monotonic(), time.time()
+
+    @property
+    def waits(self) -> bool:
+        """Whether a request is under way."""
+        return self._under_way > 0
 
     def over(self) -> StopReason | None:
         """The limit that is reached; None when there may be more."""

@@ -27,6 +27,7 @@ from cursorbench.harness.completion import Attribution
 from cursorbench.harness.driver import Driver, Endpoint
 from cursorbench.harness.recording import Recorder
 from cursorbench.harness.relay import Relay
+from cursorbench.harness.room import Room
 from evals.trials import tried
 from tests.stages.gateway.rig import Rig, running
 
@@ -287,8 +288,11 @@ def test_a_request_that_no_service_answers_is_no_failure_of_the_engine() -> None
 
 
 def test_a_server_without_the_agent_s_api_is_said_before_anything_is_tried() -> None:
+    asked: list[str] = []
+
     class ChatAlone(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            asked.append(self.path)
             self.rfile.read(int(self.headers["Content-Length"]))
             self.send_response(200 if self.path == "/v1/chat/completions" else 404)
             self.end_headers()
@@ -301,8 +305,8 @@ def test_a_server_without_the_agent_s_api_is_said_before_anything_is_tried() -> 
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         endpoint = Endpoint(f"http://127.0.0.1:{server.server_port}", "k", "m")
         with Relay(endpoint, Budget(turns=9)) as relay, client(relay) as http:
-            assert http.post("/v1/messages/count_tokens", json={}).status_code == 400
-            assert relay.recorder.failure == "", "an agent does without"
+            assert http.post("/v1/messages/count_tokens", json={}).status_code == 404
+            assert (relay.recorder.failure, asked) == ("", ["/v1/messages/count_tokens"]), "no model was"
             assert http.post("/v1/messages", json={}).status_code == 404
             failure = relay.recorder.failure
             assert ask(http, "hello").status_code == 200
@@ -458,7 +462,7 @@ def test_what_comes_through_bounds_the_memory_it_takes() -> None:
     turn = recorder.episode("go", StopReason.ANSWERED, "", 1.0).turns[0]
     assert turn.asked == ({"role": "user", "content": "\n[cut]", "tool_calls": "\n[cut]"},)
     assert set(turn.message) <= {"role", "content", "tool_calls"}
-    room = module._Room(5)
+    room = Room(5)
     order: list[str] = []
     with room.of(3):
         other = threading.Thread(
