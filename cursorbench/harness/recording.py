@@ -24,7 +24,9 @@ from cursorbench.harness.hermes import RawCall, ToolSet
 from cursorbench.harness.results import printable
 
 MAX_KEPT_CHARS = 1 << 16  # of one field of a message in the record
+MAX_RECORD_CHARS = 1 << 25  # of all that an agent asked: what a model reads in a long trial is far less
 MAX_OPEN = 16  # conversations that may go on: an agent and its helpers
+_EACH = 64  # counted of a message besides its texts
 _KEPT = ("role", "content", "tool_calls", "tool_call_id", "name", "reasoning_content")
 
 
@@ -53,6 +55,7 @@ class Recorder:
         self._calls: list[CallRecord] = []
         self._open: dict[int, list[bytes]] = {}  # what was said, by segment; the last one went on last
         self._last = ""
+        self._left = MAX_RECORD_CHARS
         self._under_way = 0
         self._started, self._began = time.monotonic(), time.time()
 
@@ -110,7 +113,7 @@ class Recorder:
                 Turn(
                     number,
                     segment,
-                    tuple(_bounded(message) for message in fresh),
+                    tuple(self._kept(fresh)),
                     _bounded(answer),
                     found.finish_reason,
                     usage,
@@ -156,6 +159,18 @@ class Recorder:
             del self._open[next(iter(self._open))]
         return segment, messages[len(said) :]
 
+    def _kept(self, messages: Sequence[Message]) -> Iterator[Message]:
+        """The messages for the record, for as long as it has room."""
+        for message in messages:
+            kept = _bounded(message)
+            if not self._has_room(sum(map(_size, kept.values()))):
+                return
+            yield kept
+
+    def _has_room(self, size: int) -> bool:
+        self._left -= size + _EACH
+        return self._left >= 0
+
     def _results(self, fresh: Sequence[Message]) -> None:
         """What the agent told the model about its calls."""
         told = {
@@ -164,7 +179,7 @@ class Recorder:
             if one.get("role") == "tool"
         }
         for place, call in enumerate(self._calls):
-            if call.id in told and not call.result:
+            if call.id in told and not call.result and self._has_room(len(told[call.id])):
                 self._calls[place] = CallRecord(**{**vars(call), "result": told[call.id]})
 
     def _take(self, turn: int, answer: Message, tools: tuple[Mapping[str, Any], ...]) -> None:
@@ -194,14 +209,14 @@ def _bounded(message: Message) -> Message:
     """What a record is made of. A message may hold anything besides, as much as a body may have."""
     kept = {name: message[name] for name in _KEPT if name in message}
     for name, value in kept.items():
-        if _is_long(value):
+        if _size(value) > MAX_KEPT_CHARS:
             text = value if isinstance(value, str) else ""
             kept[name] = f"{text[:MAX_KEPT_CHARS]}\n[cut]"
     return kept
 
 
-def _is_long(value: object) -> bool:
+def _size(value: object) -> int:
     try:
-        return len(value if isinstance(value, str) else json.dumps(value)) > MAX_KEPT_CHARS
+        return len(value if isinstance(value, str) else json.dumps(value))
     except RecursionError:
-        return True
+        return MAX_KEPT_CHARS + 1

@@ -168,6 +168,10 @@ def test_an_answer_of_responses_whole_and_streamed_is_the_same() -> None:
     assert apis.RESPONSES.read(json.dumps(cut).encode(), {}, 2.0).finish_reason == "length"
     with pytest.raises(ValueError, match="broke off"):
         apis.RESPONSES.read(stream(begun), STREAM, 2.0)
+    nothing = apis.RESPONSES.read(json.dumps({**whole, "output": []}).encode(), {}, 2.0)
+    assert (nothing.message, nothing.usage) == ({"role": "assistant", "content": ""}, Usage(3, 7)), (
+        "it is an answer"
+    )
     with pytest.raises(ValueError, match="no message"):
         apis.RESPONSES.read(json.dumps({"error": {"message": "no"}}).encode(), {}, 2.0)
 

@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cursorbench.errors import UsageError
+from cursorbench.harness import recording, sse
 from cursorbench.harness import relay as module
-from cursorbench.harness import sse
 from cursorbench.harness.budget import Budget, StopReason, Usage
 from cursorbench.harness.completion import Attribution
 from cursorbench.harness.driver import Driver, Endpoint
@@ -452,9 +452,10 @@ def test_a_helper_beside_an_agent_is_another_conversation() -> None:
     assert episode.final_text == "two"
 
 
-def test_what_comes_through_bounds_the_memory_it_takes() -> None:
+def test_what_comes_through_bounds_the_memory_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A body of empty lists took 440 MB of the process that makes the trial, and all were kept: what a model
-    ran could end that process, and its trial had no grade."""
+    ran could end that process, and its trial had no grade. So could many bodies of 13 MB, in names that the
+    model does not read."""
     recorder = Recorder(Budget(turns=9))
     parts = [{"type": "text", "text": "x" * 90_000}, []]
     asked = {**ASKED, "content": parts, "tool_calls": ["y"] * 90_000, "more": [[]] * 9}
@@ -462,6 +463,15 @@ def test_what_comes_through_bounds_the_memory_it_takes() -> None:
     turn = recorder.episode("go", StopReason.ANSWERED, "", 1.0).turns[0]
     assert turn.asked == ({"role": "user", "content": "\n[cut]", "tool_calls": "\n[cut]"},)
     assert set(turn.message) <= {"role", "content", "tool_calls"}
+    monkeypatch.setattr(recording, "MAX_RECORD_CHARS", 1000)
+    recorder = Recorder(Budget(turns=9))
+    for name in "abc":  # each another conversation
+        called = {"id": name, "type": "function", "function": {"name": "run", "arguments": "{}"}}
+        told = [{**ASKED, "name": name * 300}, {"role": "tool", "tool_call_id": "a", "content": "z" * 900}]
+        recorder.add({"messages": told}, completion({"content": "", "tool_calls": [called]}))
+    episode = recorder.episode("go", StopReason.ANSWERED, "", 1.0)
+    assert [len(turn.asked) for turn in episode.turns] == [1, 0, 0], "what fits"
+    assert [(call.id, call.result) for call in episode.calls] == [("a", ""), ("b", ""), ("c", "")]
     room = Room(5)
     order: list[str] = []
     with room.of(3):
