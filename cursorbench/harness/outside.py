@@ -97,10 +97,12 @@ class OutsideEpisode:
 
 
 def install(relay: Relay, home: Path) -> Agent:
-    """An agent whose program is of this machine: in a virtual environment, or one file, as
-    `installed.home_of` gives it. Raises as `installed.prepare`."""
+    """An agent whose program is of this machine: in a virtual environment, of node, or one file,
+    as `installed.home_of` gives it. Raises as `installed.prepare`."""
     if home.is_file():
         return Agent(installed.alone(home))
+    if home.name == installed.MODULES:
+        return Agent(installed.of_modules(home))
     folder = relay.folder / "agent"
     folder.mkdir(mode=0o755)
     return Agent(installed.prepare(home, folder, f"{PLACE}/agent"))
@@ -179,7 +181,7 @@ def _line(command: str, agent: Agent) -> list[str]:
         )
     if agent.installed:
         at = installed.program_at(line)
-        line[at] = agent.installed.place(line[at])
+        line[at : at + 1] = agent.installed.words(line[at])
     return line
 
 

@@ -174,7 +174,7 @@ class Recorder:
     def _results(self, fresh: Sequence[Message]) -> None:
         """What the agent told the model about its calls."""
         told = {
-            str(one.get("tool_call_id")): printable(str(one.get("content") or ""))[:MAX_KEPT_CHARS]
+            str(one.get("tool_call_id")): printable(_text(one.get("content")))[:MAX_KEPT_CHARS]
             for one in fresh
             if one.get("role") == "tool"
         }
@@ -196,12 +196,18 @@ class Recorder:
             self._calls.append(CallRecord(turn, call["id"], name, kept, error, "", "", 0.0))
 
 
+def _text(content: object) -> str:
+    """What a message says, whole or in parts, whatever else these tell (that they are to be cached, say)."""
+    parts = objects(content)
+    return "\n".join(str(part.get("text") or "") for part in parts) if parts else str(content or "")
+
+
 def _gist(message: Message) -> bytes:
     """What of a message comes back the same from a client: of a system prompt not even the text, which some
     sign anew with each request. Kept for as long as the trial lasts, so no text of any size is."""
     ids = [call.get("id") for call in objects(message.get("tool_calls"))]
     role = message.get("role")
-    text = "" if role == "system" else str(message.get("content") or "").strip()
+    text = "" if role == "system" else _text(message.get("content")).strip()
     return blake2b(repr((role, text, ids)).encode("utf-8", "replace"), digest_size=16).digest()
 
 

@@ -128,7 +128,7 @@ def test_an_outside_agent() -> None:
 
 
 def test_what_is_copied_in_the_trajectory_of_an_outside_agent() -> None:
-    """The instruction was, where something stood behind it, and the agent's own system prompt, where a helper's
+    """The instruction was, where something stood behind it, and the agent's system prompt, where a helper's
     had come first; what a conversation repeated that went on without its last answer was not."""
     recorder = Recorder(Budget(turns=9))
     title = [{"role": "system", "content": "name it"}, {"role": "user", "content": "title?"}]

@@ -419,8 +419,10 @@ def test_what_an_agent_told_its_model_is_the_result_of_its_call() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
     answer = {"role": "assistant", "content": "look", "tool_calls": [call]}
     start = [{"role": "system", "content": "be"}, {"role": "user", "content": "go"}]
-    added = {"role": "tool", "tool_call_id": "c", "content": "a.py"}
+    parts = [{"type": "text", "text": "a.py", "cache_control": {"type": "ephemeral"}}]
+    added = {"role": "tool", "tool_call_id": "c", "content": parts}
     recorder.add({"messages": start, "tools": TOOLS}, completion(answer))
+    start = [start[0], {**start[1], "content": [{"type": "text", "text": "go"}]}]  # told anew in other words
     done = {"role": "assistant", "content": "done"}
     recorder.add({"messages": [*start, answer, added], "tools": TOOLS}, completion(done))
     bad = {**call, "id": "d", "function": {"name": "bash", "arguments": "{}"}}
