@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import os
 import secrets
 import shutil
 import socketserver
@@ -37,6 +38,7 @@ from cursorbench.harness.recording import Recorder
 from cursorbench.harness.room import Room
 from cursorbench.json_values import MAX_VALUES, values
 from cursorbench.sandbox.protocol import Environment
+from cursorbench.sandbox.sweep import FOLDER
 
 PLACE = "/run/rtrl"  # inside: the folder with the socket and the forwarder
 MAX_BODY = 16 << 20
@@ -64,8 +66,9 @@ class Relay:
         self.attribution = attribution or Attribution()
         self.recorder = Recorder(budget)
         # a socket's path has 107 bytes at most
-        base = tempfile.gettempdir() if len(tempfile.gettempdir()) < 64 else "/tmp"
-        self._closed = Path(tempfile.mkdtemp(prefix="rtrl-relay-", dir=base))  # to other users of the machine
+        base = tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"
+        # closed to other users of the machine; of a process that was killed, the next sandboxes sweep it
+        self._closed = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-", dir=base))
         self.folder = self._closed / "open"  # the user inside is another one, and comes by a mount
         self.folder.mkdir()
         self.folder.chmod(0o755)

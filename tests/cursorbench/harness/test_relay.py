@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,6 +30,7 @@ from cursorbench.harness.driver import Driver, Endpoint
 from cursorbench.harness.recording import Recorder
 from cursorbench.harness.relay import Relay
 from cursorbench.harness.room import Room
+from cursorbench.sandbox import sweep
 from evals.trials import tried
 from tests.stages.gateway.rig import Rig, running
 
@@ -250,6 +253,19 @@ def test_an_engine_that_is_away_is_noted(tmp_path: Path) -> None:
         assert ask(http, "hello").status_code == 503
         assert "does not answer" in relay.recorder.failure
     assert not relay.folder.exists()
+
+
+def test_what_a_killed_trial_leaves_is_swept(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(prefix="r-", dir="/tmp") as place:  # short: a socket's path is in it
+        monkeypatch.setattr(tempfile, "tempdir", place)
+        if not (pid := os.fork()):
+            Relay(Endpoint("http://127.0.0.1:9"), Budget())
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert len(list(Path(place).iterdir())) == 1
+        with Relay(Endpoint("http://127.0.0.1:9"), Budget()) as relay:
+            assert sweep.sweep_folders(Path(place)) == 1
+            assert relay.folder.exists(), "of a process that lives"
 
 
 def test_a_request_that_no_service_answers_is_no_failure_of_the_engine() -> None:
