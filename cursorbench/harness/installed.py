@@ -57,17 +57,17 @@ class Installed:
     def place(self, program: str) -> str:
         """Where a program is inside: a script, another one of `bin`, or one by its path in the venv.
 
-        A program of one file goes by any name, as links to it may, but by one that the system has (a shell's,
-        which may run it by its place).
+        A program of one file goes by any name, as links to it may, but by one that is another program's (a
+        shell's, which may run it by its place).
         """
         if self.modules is not None:
             found = self.modules / program
             is_of_it = found.is_file() and found.resolve().is_relative_to(self.modules.resolve())
             return f"{PACKAGES}/{MODULES}/{program}" if is_of_it else program
         if self.venv is None:
-            place = next(iter(self.mounts))
-            other = str(Path(shutil.which(program) or program).resolve()).startswith(_OWN)
-            return program if other and PurePosixPath(place).name != program else place
+            (place, file), there = next(iter(self.mounts.items())), shutil.which(program)
+            is_it = there is None or Path(there).resolve() == file.resolve()
+            return place if is_it or PurePosixPath(place).name == program else program
         if program in self.scripts:
             return f"{self.bin}/{program}"
         for path in (f"bin/{program}", program):

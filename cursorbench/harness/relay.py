@@ -155,7 +155,8 @@ class _Handler(BaseHTTPRequestHandler):
         return "sandbox"
 
     def do_GET(self) -> None:
-        if self.path.rstrip("/") not in ("/v1/models", "/models"):
+        path = self.path.partition("?")[0].rstrip("/").removeprefix("/v1")
+        if path != "/models" and not path.startswith("/models/"):
             self._error(404, "not_found", "there is nothing here")
         elif self._known():
             relay = self.server.relay
@@ -163,8 +164,12 @@ class _Handler(BaseHTTPRequestHandler):
                 name = relay.driver.model
             except (UsageError, DependencyDownError):
                 self._error(503, "unavailable", "the model does not answer")
-            else:
-                self._answer(200, {"object": "list", "data": [{"id": name, "object": "model"}]})
+            else:  # by whatever name it is asked for, as in requests
+                one = {"id": name, "object": "model", "type": "model", "display_name": name}
+                whole = {"object": "list", "data": [one], "has_more": False}
+                self._answer(200, whole if path == "/models" else one)
+
+    do_HEAD = do_GET
 
     def do_POST(self) -> None:
         path = self.path.partition("?")[0]
@@ -288,4 +293,5 @@ class _Handler(BaseHTTPRequestHandler):
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()
-        self.wfile.write(content)
+        if self.command != "HEAD":
+            self.wfile.write(content)

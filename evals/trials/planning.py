@@ -218,7 +218,8 @@ def _inside(program: Path, home: Path) -> str:
         if home.is_dir() and path.is_relative_to(home):
             within = path.relative_to(home)
             return within.name if within.parent == Path("bin") else str(within)
-    return program.name
+    elsewhere = Path(shutil.which(program.name) or program).resolve() != program.resolve()
+    return home.name if program.resolve() == home and elsewhere else program.name
 
 
 def _safe(model: str) -> str:

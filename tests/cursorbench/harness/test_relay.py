@@ -82,7 +82,9 @@ def declared(relay: Relay, length: str) -> int:
 async def test_model_calls_get_through_under_the_real_key_and_the_trial_s_names(tmp_path: Path) -> None:
     def inside(rig: Rig) -> Any:
         with Relay(Endpoint(rig.url, rig.key), Budget(turns=9), WHO) as relay, client(relay) as http:
-            assert http.get("/v1/models").json()["data"][0]["id"] == "rtrl"
+            assert http.get("/v1/models?limit=9").json()["data"][0]["id"] == "rtrl"
+            assert http.get("/v1/models/rtrl").json()["id"] == "rtrl"
+            assert [http.head(path).status_code for path in ("/", "/v1/models")] == [404, 200]
             forged = {"X-Rtrl-User": "eve", "X-Rtrl-No-Train": "1", "X-Rtrl-Episode": "other"}
             http.headers.update(forged)
             plain = ask(http, "hello", max_tokens=12)

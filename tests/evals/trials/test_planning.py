@@ -184,10 +184,17 @@ def test_an_outside_agent_s_program_may_lie_anywhere(
     there = f"/run/rtrl-agent/node_modules/{script.relative_to(modules)}"
     assert node.words("@x/cli.js") == ["/run/rtrl-program/node", there]
     assert (node.words("sh"), set(node.mounts.values())) == (["sh"], {modules, link.parent / "node"})
-    assert (alone(only).place("agent-x"), alone(only).place("sh")) == ("/run/rtrl-program/2.1.3", "sh")
+    names = ("agent-x", "sh", "agent-n", "no-agent")
+    there = "/run/rtrl-program/2.1.3"
+    assert [alone(only).place(name) for name in names] == [there, "sh", "agent-n", there]
     harness = planned(suite, command="agent-n -p x").conditions
     script.write_text("#!/bin/sh\n# changed")
     assert planned(suite, command="agent-n -p x").conditions.differing(harness) == ["harness"]
+    newer = tmp_path / "newer" / "agent-x"  # than the one that is found by its name
+    newer.parent.mkdir()
+    newer.symlink_to(deep)
+    monkeypatch.setattr("evals.trials.planning.installed.home_of", lambda _: deep)
+    assert planned(suite, command=f"{newer} x").setting.command == "agent x"
 
 
 def test_budgets() -> None:
