@@ -202,8 +202,9 @@ def _why(relay: Relay, done: Done) -> tuple[StopReason, str]:
     waits = recorder.waits
     if failure := recorder.failure or (_AWAY if waits and not relay.answers() else ""):
         return StopReason.ABORTED, failure
-    if late:  # of an agent that asked nothing, no model has taken the time
-        return (StopReason.MAX_SECONDS if waits or recorder.spent.turns else StopReason.AGENT_FAILED), ""
-    if not done.ok:
-        return (StopReason.CONTEXT_FULL if recorder.full else StopReason.AGENT_FAILED), ""
-    return StopReason.ANSWERED, ""
+    if late and (waits or recorder.spent.turns):
+        return StopReason.MAX_SECONDS, ""
+    if recorder.full and not (done.ok and recorder.spent.turns):
+        return StopReason.CONTEXT_FULL, ""
+    # of an agent that asked nothing, no model has taken the time
+    return (StopReason.AGENT_FAILED if late or not done.ok else StopReason.ANSWERED), ""

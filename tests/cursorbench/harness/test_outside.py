@@ -163,6 +163,10 @@ def test_whose_matter_an_agent_is_that_was_ended_for_its_time(
     relay.recorder.spent.turns, relay.recorder._under_way = turns, int(waits)
     with relay:
         assert outside._why(relay, Done("exited", 0, "", 1.0))[0] is stop
+        if stop is StopReason.AGENT_FAILED:  # however it goes about a first request that is too long
+            relay.recorder.full = True
+            for relay.recorder.stop in (StopReason.MAX_SECONDS, None):
+                assert outside._why(relay, Done("exited", 0, "", 1.0))[0] is StopReason.CONTEXT_FULL
         relay.recorder.stop = StopReason.MAX_TURNS
         assert outside._why(relay, Done("exited", 0, "", 1.0)) == (StopReason.MAX_TURNS, "")
 
