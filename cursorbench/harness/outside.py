@@ -200,7 +200,7 @@ def _why(relay: Relay, done: Done) -> tuple[StopReason, str]:
     if recorder.stop is not None and not late:
         return recorder.stop, ""
     waits = recorder.waits
-    if failure := recorder.failure or (_AWAY if waits and not relay.answers() else ""):
+    if failure := recorder.failure or (_AWAY if relay.driver.fails and not relay.answers() else ""):
         return StopReason.ABORTED, failure
     if late and (waits or recorder.spent.turns):
         return StopReason.MAX_SECONDS, ""

@@ -68,6 +68,11 @@ class Recorder:
         """Whether a request is under way."""
         return self._under_way > 0
 
+    @property
+    def left_s(self) -> float:
+        """Seconds of the budget's wall time that are left."""
+        return self.budget.wall_s - (time.monotonic() - self._started)
+
     def over(self) -> StopReason | None:
         """The limit that is reached; None when there may be more."""
         with self._lock:

@@ -232,7 +232,8 @@ class _Handler(BaseHTTPRequestHandler):
             # whatever is asked for: else what runs inside could ask an endpoint's stronger model
             body = {**passed(body), "model": relay.driver.model}
             asked = api.asked(body) if api else {}  # before it costs anything
-            answer = relay.driver.post(body, relay.attribution, path=path)
+            # no longer than the trial: who was ended would keep the server at work for the others
+            answer = relay.driver.post(body, relay.attribution, relay.recorder.left_s, path)
             if api:
                 found = api.read(answer.content, answer.headers, time.perf_counter() - started)
                 relay.recorder.add(asked, found)
@@ -260,7 +261,7 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(error, RefusedError) and is_of_the_request(status):
             recorder.full = error.code == CONTEXT_FULL
             self._error(status, error.code, str(error))
-        elif not self._answers():
+        elif recorder.left_s > 0 and not self._answers():
             recorder.fail(str(error))
             self._error(503, "unavailable", "the model does not answer")
         elif status == 404 and not recorder.spent.turns:

@@ -290,9 +290,14 @@ def test_a_request_that_no_service_answers_is_no_failure_of_the_engine() -> None
     with ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
-        for answer_s, contents in ((60.0, ("hello", "poison", "nonsense")), (0.1, ("slow",))):
+        all_of_them = ("hello", "poison", "nonsense")
+        for answer_s, wall_s, contents in (
+            (60.0, 60.0, all_of_them),
+            (0.1, 60.0, ("slow",)),
+            (60.0, 0.2, ("slow",)),
+        ):
             endpoint = Endpoint(url, "k", "m", answer_s=answer_s, patience_s=0.01)
-            with Relay(endpoint, Budget(turns=9)) as relay, client(relay) as http:
+            with Relay(endpoint, Budget(turns=9, wall_s=wall_s)) as relay, client(relay) as http:
                 for content in contents:
                     said = ask(http, content)
                     if content == "hello":
