@@ -23,6 +23,7 @@ from cursorbench.sessions.reading import table_of, text_of
 
 _STOPS = {"max_tokens": "length", "tool_use": "tool_calls"}  # of Messages; all others are a stop
 _ENDS = ("response.completed", "response.incomplete")
+_ENDED = ("completed", "incomplete")
 _CALLS = ("function_call", "custom_tool_call")
 _INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 
@@ -87,7 +88,9 @@ def _responses_read(content: bytes, headers: Mapping[str, str], seconds: float) 
     else:
         whole = _object(content)
     if isinstance(whole.get("output"), list):
-        whole = {**whole, "output": [_plain(item) for item in objects(whole["output"])]}
+        said = [_plain(item) for item in objects(whole["output"])]
+        empty = not said and whole.get("status") in _ENDED  # nothing was said, and was paid for
+        whole = {**whole, "output": [{"role": "assistant", "content": ""}] if empty else said}
     usage = table_of(whole.get("usage"))
     used = _usage(usage.get("input_tokens"), usage.get("output_tokens"))
     stop = "length" if whole.get("status") == "incomplete" else "stop"

@@ -24,6 +24,7 @@ SUMMED = (
 )
 
 Step = dict[str, Any]
+_SOURCES = {"system": "system", "developer": "system", "user": "user", "assistant": "agent"}
 
 
 def trajectory(
@@ -53,7 +54,7 @@ def trajectory(
         "trajectory_id": trajectory_id,
         "agent": {"name": agent, "version": version or "unknown", **_there(named)},
         "steps": steps,
-        "notes": SUMMED if any(turn.summary for turn in episode.turns) else "",
+        "notes": SUMMED if any(turn.summary or turn.segment for turn in episode.turns) else "",
         "final_metrics": {
             "total_prompt_tokens": episode.prompt_tokens,
             "total_completion_tokens": episode.output_tokens,
@@ -76,25 +77,25 @@ def _steps(episode: Episode) -> Iterator[Step]:
     calls: dict[int, list[CallRecord]] = {}
     for call in episode.calls:
         calls.setdefault(call.turn, []).append(call)
+    told: dict[tuple[str, str], int] = {}  # messages, by the segment in which they were told first
     for turn in episode.turns:
-        yield from _asked(turn)
+        yield from _asked(turn, told)
         yield _answered(turn, calls.get(turn.number, []), episode.began)
 
 
-def _asked(turn: Turn) -> Iterator[Step]:
-    """Messages that are new in a prompt. Those of tools are in the steps whose calls they answer."""
-    begun = len(turn.asked) > 1
-    for place, message in enumerate(turn.asked):
-        source = {"system": "system", "developer": "system", "user": "user", "assistant": "agent"}.get(
-            str(message.get("role"))
-        )
+def _asked(turn: Turn, told: dict[tuple[str, str], int]) -> Iterator[Step]:
+    """Messages that are new in a prompt. Those of tools are in the steps whose calls they answer.
+
+    Copied is what was answered before, and what another conversation of the episode began with.
+    """
+    sources = [_SOURCES.get(str(message.get("role"))) for message in turn.asked]
+    for place, (source, message) in enumerate(zip(sources, turn.asked, strict=True)):
         if source is None:
             continue
-        last = place == len(turn.asked) - 1
-        earlier = source == "agent" or (begun and not last and turn.number == 0 and source == "user")
-        repeated = source == "system" and turn.segment > 0
         step: Step = {"source": source, "message": _text(message)}
-        yield {**step, "is_copied_context": True} if earlier or repeated else step
+        answered = source == "agent" or (source == "user" and "agent" in sources[place:])
+        repeated = told.setdefault((source, step["message"]), turn.segment) < turn.segment
+        yield {**step, "is_copied_context": True} if answered or repeated else step
 
 
 def _answered(turn: Turn, calls: list[CallRecord], began: float) -> Step:

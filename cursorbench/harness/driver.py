@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -68,6 +69,7 @@ class Driver:
         self._root = completion.root_of(endpoint.base_url)
         self._client = httpx.Client(headers=headers, transport=transport, trust_env=False)
         self._model = endpoint.model
+        self._failing: set[int] = set()  # threads
 
     def __enter__(self) -> Driver:
         return self
@@ -76,6 +78,11 @@ class Driver:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._client.close()
+
+    @property
+    def fails(self) -> bool:
+        """Whether a request is under way that got no answer, and is sent again."""
+        return bool(self._failing)
 
     @property
     def model(self) -> str:
@@ -178,6 +185,14 @@ class Driver:
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], left_s: float
     ) -> httpx.Response:
         """Send until answered. Raises RefusedError, UsageError (key), DependencyDownError (patience)."""
+        try:
+            return self._until_answered(method, path, body, headers, left_s)
+        finally:
+            self._failing.discard(threading.get_ident())
+
+    def _until_answered(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], left_s: float
+    ) -> httpx.Response:
         deadline, away = time.monotonic() + left_s, math.inf
         wait = FIRST_WAIT_S
         encoded = [(name.encode(), value.encode()) for name, value in headers.items()]  # UTF-8 names
@@ -199,6 +214,7 @@ class Driver:
                 if answer.status_code == httpx.codes.OK:
                     return answer
                 reason, asked = _try_again(answer)
+            self._failing.add(threading.get_ident())
             wait = min(LAST_WAIT_S, max(wait * 2, asked))
             now = time.monotonic()
             away = min(away, now)  # an answer that broke off may have been under way for long

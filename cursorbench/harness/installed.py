@@ -1,14 +1,16 @@
-"""A program of this machine, made usable in a sandbox: of a virtual environment, or of one file.
+"""A program of this machine, made usable in a sandbox: of a virtual environment, of node, or one file.
 
 Scripts of a virtual environment name its absolute path, and its interpreter is a link out of it. So the
 packages are bound read-only, the interpreter's installation at its own path, and a small folder beside
-the relay's socket has the scripts again with a first line that is right inside.
+the relay's socket has the scripts again with a first line that is right inside. Of node's packages the whole
+`node_modules` is bound, and node itself where the sandbox has not the machine's.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from cursorbench.sandbox.cover import packages
 
 PACKAGES = "/run/rtrl-agent"  # inside: the virtual environment as it is on the host
 ALONE = "/run/rtrl-program"  # inside: the folder of a program that is one file
+MODULES = "node_modules"
 _OWN = ("/usr/", "/bin/", "/lib")  # what every sandbox has of the host
 _SETS = re.compile(r"\w+=")
 _RUNS_OTHERS = re.compile(r"(?:python|pypy|node|bun|deno|ruby|perl|java|uvx?)[\d.]*")  # those are the task's
@@ -34,6 +37,8 @@ class Installed:
         bin: folder inside with the virtual environment's scripts and `python3`.
         scripts: their names.
         covered: packages of its interpreter that are not its own, by place inside.
+        modules: on the host, the packages that a program of node's is among.
+        runner: what has to run such a program, by its place inside; "" for nothing.
     """
 
     mounts: Mapping[str, Path]
@@ -41,14 +46,28 @@ class Installed:
     bin: str = ""
     scripts: frozenset[str] = frozenset()
     covered: tuple[str, ...] = ()
+    modules: Path | None = None
+    runner: str = ""
+
+    def words(self, program: str) -> list[str]:
+        """How a program is called inside."""
+        place = self.place(program)
+        return [self.runner, place] if self.runner and place != program else [place]
 
     def place(self, program: str) -> str:
         """Where a program is inside: a script, another one of `bin`, or one by its path in the venv.
 
-        A program of one file goes by any name, as links to it may.
+        A program of one file goes by any name, as links to it may, but by one that is another program's (a
+        shell's, which may run it by its place).
         """
+        if self.modules is not None:
+            found = self.modules / program
+            is_of_it = found.is_file() and found.resolve().is_relative_to(self.modules.resolve())
+            return f"{PACKAGES}/{MODULES}/{program}" if is_of_it else program
         if self.venv is None:
-            return next(iter(self.mounts))
+            (place, file), there = next(iter(self.mounts.items())), shutil.which(program)
+            is_it = there is None or Path(there).resolve() == file.resolve()
+            return place if is_it or PurePosixPath(place).name == program else program
         if program in self.scripts:
             return f"{self.bin}/{program}"
         for path in (f"bin/{program}", program):
@@ -72,8 +91,8 @@ def program_at(words: Sequence[str]) -> int:
 
 
 def home_of(program: Path) -> Path | None:
-    """What a program has to have in a sandbox: its virtual environment, or itself, where it needs nothing
-    else. None where it is there anyway, or cannot be told."""
+    """What a program has to have in a sandbox: its virtual environment, the node_modules it is in, or itself,
+    where it needs nothing else. None where it is there anyway, or cannot be told."""
     for path in (program.absolute(), program.resolve()):
         for folder in path.parents:
             if (folder / "pyvenv.cfg").is_file():
@@ -81,8 +100,29 @@ def home_of(program: Path) -> Path | None:
     file = program.resolve()
     if str(file).startswith(_OWN) or not file.is_file() or _RUNS_OTHERS.fullmatch(file.name):
         return None
+    if _is_native(file):
+        return file
+    return next((path for path in reversed(file.parents) if path.name == MODULES), None)
+
+
+def is_home(path: Path) -> bool:
+    """Whether it is what `home_of` gives."""
+    return path.is_file() or (path / "pyvenv.cfg").is_file() or (path.name == MODULES and path.is_dir())
+
+
+def _is_native(file: Path) -> bool:
     with file.open("rb") as opened:
-        return file if opened.read(4) == b"\x7fELF" else None
+        return opened.read(4) == b"\x7fELF"
+
+
+def of_modules(modules: Path) -> Installed:
+    """Programs of node's packages; node, where it is not the system's, comes along."""
+    mounts, runner = {f"{PACKAGES}/{MODULES}": modules}, ""
+    node = Path(shutil.which("node") or "/usr/bin/node").resolve()
+    if node.is_file() and not str(node).startswith(_OWN) and _is_native(node):
+        runner = f"{ALONE}/node"
+        mounts[runner] = node
+    return Installed(mounts, modules=modules, runner=runner)
 
 
 def alone(program: Path) -> Installed:

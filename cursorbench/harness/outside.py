@@ -23,11 +23,12 @@ from cursorbench.harness.episode import Episode
 from cursorbench.harness.installed import Installed
 from cursorbench.harness.relay import PLACE, Relay
 from cursorbench.harness.results import printable
-from cursorbench.sandbox.protocol import Done, Environment, Sandbox
+from cursorbench.sandbox.protocol import Done, Environment, Process, Sandbox
 
 INSTRUCTION_FILE = "/tmp/instruction.md"  # inside: outside of the working tree, so in no diff
 SETTINGS_FILE = "/tmp/rtrl-agent.json"
 POLL_S = 0.05
+_AWAY = "the model does not answer"
 GRACE_S = 2.0  # for an agent to take note that its budget is used up
 
 # What agents of others read. LiteLLM would fetch a table of prices; mini-swe-agent asks questions when it
@@ -85,19 +86,23 @@ class OutsideEpisode:
         episode: the record, as of an episode of our own: model calls, tool calls, why it ended. `edits`
             is empty: what it changed is in the sandbox.
         status: exit status of the command; 0 when it was ended.
+        late: it was ended for its time.
         output: what the command wrote, both ends.
     """
 
     episode: Episode
     status: int
     output: str
+    late: bool = False
 
 
 def install(relay: Relay, home: Path) -> Agent:
-    """An agent whose program is of this machine: in a virtual environment, or one file, as
-    `installed.home_of` gives it. Raises as `installed.prepare`."""
+    """An agent whose program is of this machine: in a virtual environment, of node, or one file,
+    as `installed.home_of` gives it. Raises as `installed.prepare`."""
     if home.is_file():
         return Agent(installed.alone(home))
+    if home.name == installed.MODULES:
+        return Agent(installed.of_modules(home))
     folder = relay.folder / "agent"
     folder.mkdir(mode=0o755)
     return Agent(installed.prepare(home, folder, f"{PLACE}/agent"))
@@ -112,17 +117,18 @@ def run(
         sandbox: of an environment that `relay.bind` and `agent.bind` gave; its `wall_s` bounds the command.
         command: words as in a shell, but run without one. `{instruction}` in them becomes the instruction,
             `{instruction_file}` a file with it, `{model}` the model's name, `{base_url}` and `{server_url}`
-            the address.
+            the address, `{key}` its key.
         instruction: the user's words.
 
     Raises:
-        UsageError: the command cannot be read, or the endpoint names no model for `{model}`.
+        UsageError: the command cannot be read, the endpoint names no model for `{model}`, or it refuses the
+            key, at whatever time.
         SandboxError, DependencyDownError: infrastructure failed before the agent began.
     """
     agent = agent or Agent()
     line = _line(command, agent)
     text = printable(instruction).replace("\0", "")
-    replaced = {"{instruction_file}": INSTRUCTION_FILE, "{instruction}": text}
+    replaced = {"{instruction_file}": INSTRUCTION_FILE, "{instruction}": text, "{key}": relay.key}
     if any("{model}" in part for part in line):
         replaced["{model}"] = relay.driver.model
     keys = {"OPENAI_API_KEY": relay.key, "ANTHROPIC_AUTH_TOKEN": relay.key}
@@ -133,24 +139,32 @@ def run(
         sandbox.write(SETTINGS_FILE, settings.encode())
     except OSError as error:
         raise SandboxError(f"the sandbox takes no file: {error}") from error
-    python = f"{agent.installed.bin}/python3" if agent.installed and agent.installed.bin else agent.python
+    own = agent.installed.bin if agent.installed else ""
+    python = f"{own}/python3" if own else agent.python
     started = time.monotonic()
     relay.recorder.start()
     process = sandbox.spawn(
         [python, "-I", f"{PLACE}/forward.py", f"{PLACE}/model.sock", SETTINGS_FILE, *line]
     )
+    done = _ended(process, relay)
+    stop, failure = _why(relay, done)
+    episode = relay.recorder.episode(text, stop, failure, time.monotonic() - started)
+    status = done.status if done.ended == "exited" else 0
+    return OutsideEpisode(episode, status, done.output, _is_late(relay, done))
+
+
+def _ended(process: Process, relay: Relay) -> Done:
+    """Wait for a command; end it where its budget is over, or the service takes the key no more."""
     over: float | None = None
     while (done := process.poll()) is None:
         time.sleep(POLL_S)
         if over is None and relay.recorder.over() is not None:
             over = time.monotonic()
-        if over is not None and time.monotonic() - over >= GRACE_S:
+        used_up = over is not None and time.monotonic() - over >= GRACE_S
+        if used_up or relay.recorder.refused is not None:
             process.kill()
-            done = process.wait(GRACE_S)
-            break
-    stop, failure = _why(relay, done)
-    episode = relay.recorder.episode(text, stop, failure, time.monotonic() - started)
-    return OutsideEpisode(episode, done.status if done.ended == "exited" else 0, done.output)
+            return process.wait(GRACE_S)
+    return done
 
 
 def _line(command: str, agent: Agent) -> list[str]:
@@ -167,21 +181,30 @@ def _line(command: str, agent: Agent) -> list[str]:
         )
     if agent.installed:
         at = installed.program_at(line)
-        line[at] = agent.installed.place(line[at])
+        line[at : at + 1] = agent.installed.words(line[at])
     return line
 
 
+def _is_late(relay: Relay, done: Done) -> bool:
+    return done.ended == "timeout" or relay.recorder.stop is StopReason.MAX_SECONDS
+
+
 def _why(relay: Relay, done: Done) -> tuple[StopReason, str]:
-    """Why an agent ended, and what failed if that was infrastructure."""
+    """Why an agent ended, and what failed if that was infrastructure. Raises UsageError (key)."""
     recorder = relay.recorder
+    if recorder.refused is not None:
+        raise recorder.refused
     if done.ended == "sandbox_died":
         return StopReason.SANDBOX_DIED, "the sandbox died"
-    if recorder.stop is not None:
+    late = _is_late(relay, done)
+    if recorder.stop is not None and not late:
         return recorder.stop, ""
-    if recorder.failure:
-        return StopReason.ABORTED, recorder.failure
-    if done.ended == "timeout":
+    waits = recorder.waits
+    if failure := recorder.failure or (_AWAY if relay.driver.fails and not relay.answers() else ""):
+        return StopReason.ABORTED, failure
+    if late and (waits or recorder.spent.turns):
         return StopReason.MAX_SECONDS, ""
-    if not done.ok:
-        return (StopReason.CONTEXT_FULL if recorder.full else StopReason.AGENT_FAILED), ""
-    return StopReason.ANSWERED, ""
+    if recorder.full and not (done.ok and recorder.spent.turns):
+        return StopReason.CONTEXT_FULL, ""
+    # of an agent that asked nothing, no model has taken the time
+    return (StopReason.AGENT_FAILED if late or not done.ok else StopReason.ANSWERED), ""

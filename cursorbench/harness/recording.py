@@ -24,7 +24,9 @@ from cursorbench.harness.hermes import RawCall, ToolSet
 from cursorbench.harness.results import printable
 
 MAX_KEPT_CHARS = 1 << 16  # of one field of a message in the record
+MAX_RECORD_CHARS = 1 << 25  # of all that an agent asked: what a model reads in a long trial is far less
 MAX_OPEN = 16  # conversations that may go on: an agent and its helpers
+_EACH = 64  # counted of a message besides its texts
 _KEPT = ("role", "content", "tool_calls", "tool_call_id", "name", "reasoning_content")
 
 
@@ -36,6 +38,7 @@ class Recorder:
         stop: the limit of the budget that was reached.
         failure: why the last request got no answer, "" when it did.
         full: the last request was longer than the model's context.
+        refused: the service takes the key no more.
     """
 
     budget: Budget
@@ -43,6 +46,7 @@ class Recorder:
     stop: StopReason | None = None
     failure: str = ""
     full: bool = False
+    refused: UsageError | None = None
     tools: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
@@ -51,12 +55,23 @@ class Recorder:
         self._calls: list[CallRecord] = []
         self._open: dict[int, list[bytes]] = {}  # what was said, by segment; the last one went on last
         self._last = ""
+        self._left = MAX_RECORD_CHARS
         self._under_way = 0
         self._started, self._began = time.monotonic(), time.time()
 
     def start(self) -> None:
         """The agent begins now: its wall time counts from here."""
         self._started, self._began = time.monotonic(), time.time()
+
+    @property
+    def waits(self) -> bool:
+        """Whether a request is under way."""
+        return self._under_way > 0
+
+    @property
+    def left_s(self) -> float:
+        """Seconds of the budget's wall time that are left."""
+        return self.budget.wall_s - (time.monotonic() - self._started)
 
     def over(self) -> StopReason | None:
         """The limit that is reached; None when there may be more."""
@@ -103,7 +118,7 @@ class Recorder:
                 Turn(
                     number,
                     segment,
-                    tuple(_bounded(message) for message in fresh),
+                    tuple(self._kept(fresh)),
                     _bounded(answer),
                     found.finish_reason,
                     usage,
@@ -149,15 +164,27 @@ class Recorder:
             del self._open[next(iter(self._open))]
         return segment, messages[len(said) :]
 
+    def _kept(self, messages: Sequence[Message]) -> Iterator[Message]:
+        """The messages for the record, for as long as it has room."""
+        for message in messages:
+            kept = _bounded(message)
+            if not self._has_room(sum(map(_size, kept.values()))):
+                return
+            yield kept
+
+    def _has_room(self, size: int) -> bool:
+        self._left -= size + _EACH
+        return self._left >= 0
+
     def _results(self, fresh: Sequence[Message]) -> None:
         """What the agent told the model about its calls."""
         told = {
-            str(one.get("tool_call_id")): printable(str(one.get("content") or ""))[:MAX_KEPT_CHARS]
+            str(one.get("tool_call_id")): printable(_text(one.get("content")))[:MAX_KEPT_CHARS]
             for one in fresh
             if one.get("role") == "tool"
         }
         for place, call in enumerate(self._calls):
-            if call.id in told and not call.result:
+            if call.id in told and not call.result and self._has_room(len(told[call.id])):
                 self._calls[place] = CallRecord(**{**vars(call), "result": told[call.id]})
 
     def _take(self, turn: int, answer: Message, tools: tuple[Mapping[str, Any], ...]) -> None:
@@ -174,12 +201,18 @@ class Recorder:
             self._calls.append(CallRecord(turn, call["id"], name, kept, error, "", "", 0.0))
 
 
+def _text(content: object) -> str:
+    """What a message says, whole or in parts, whatever else these tell (that they are to be cached, say)."""
+    parts = objects(content)
+    return "\n".join(str(part.get("text") or "") for part in parts) if parts else str(content or "")
+
+
 def _gist(message: Message) -> bytes:
     """What of a message comes back the same from a client: of a system prompt not even the text, which some
     sign anew with each request. Kept for as long as the trial lasts, so no text of any size is."""
     ids = [call.get("id") for call in objects(message.get("tool_calls"))]
     role = message.get("role")
-    text = "" if role == "system" else str(message.get("content") or "").strip()
+    text = "" if role == "system" else _text(message.get("content")).strip()
     return blake2b(repr((role, text, ids)).encode("utf-8", "replace"), digest_size=16).digest()
 
 
@@ -187,14 +220,14 @@ def _bounded(message: Message) -> Message:
     """What a record is made of. A message may hold anything besides, as much as a body may have."""
     kept = {name: message[name] for name in _KEPT if name in message}
     for name, value in kept.items():
-        if _is_long(value):
+        if _size(value) > MAX_KEPT_CHARS:
             text = value if isinstance(value, str) else ""
             kept[name] = f"{text[:MAX_KEPT_CHARS]}\n[cut]"
     return kept
 
 
-def _is_long(value: object) -> bool:
+def _size(value: object) -> int:
     try:
-        return len(value if isinstance(value, str) else json.dumps(value)) > MAX_KEPT_CHARS
+        return len(value if isinstance(value, str) else json.dumps(value))
     except RecursionError:
-        return True
+        return MAX_KEPT_CHARS + 1

@@ -11,16 +11,16 @@ times are bounded, and what is malformed gets an error.
 
 from __future__ import annotations
 
-import contextlib
 import hmac
 import json
+import os
 import secrets
 import shutil
 import socketserver
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -33,9 +33,12 @@ from cursorbench.harness.apis import Api
 from cursorbench.harness.budget import Budget
 from cursorbench.harness.completion import CONTEXT_FULL, Attribution, RefusedError, is_of_the_request
 from cursorbench.harness.driver import Driver, Endpoint
+from cursorbench.harness.passing import passed
 from cursorbench.harness.recording import Recorder
+from cursorbench.harness.room import Room
 from cursorbench.json_values import MAX_VALUES, values
 from cursorbench.sandbox.protocol import Environment
+from cursorbench.sandbox.sweep import FOLDER
 
 PLACE = "/run/rtrl"  # inside: the folder with the socket and the forwarder
 MAX_BODY = 16 << 20
@@ -63,8 +66,9 @@ class Relay:
         self.attribution = attribution or Attribution()
         self.recorder = Recorder(budget)
         # a socket's path has 107 bytes at most
-        base = tempfile.gettempdir() if len(tempfile.gettempdir()) < 64 else "/tmp"
-        self._closed = Path(tempfile.mkdtemp(prefix="rtrl-relay-", dir=base))  # to other users of the machine
+        base = tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"
+        # closed to other users of the machine; of a process that was killed, the next sandboxes sweep it
+        self._closed = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-", dir=base))
         self.folder = self._closed / "open"  # the user inside is another one, and comes by a mount
         self.folder.mkdir()
         self.folder.chmod(0o755)
@@ -95,6 +99,9 @@ class Relay:
 
         What a model wrote can send requests as well, such as no service answers: were each a failure of the
         infrastructure, it could undo its trial.
+
+        Raises:
+            UsageError: the service refuses the key.
         """
         try:
             body = {
@@ -104,37 +111,9 @@ class Relay:
             }
             found = self.driver.post(body, self.attribution, PLAIN_S)
             sse.read(found.content, found.headers, 0.0)
-        except (RefusedError, DependencyDownError, UsageError, ValueError):
+        except (RefusedError, DependencyDownError, ValueError):
             return False
         return True
-
-
-def _nameless(body: Mapping[str, Any]) -> dict[str, Any]:
-    """A body without what rtrl's gateway reads there of whose request it is: the arm goes by that."""
-    found = {name: value for name, value in body.items() if name != "user"}
-    if isinstance(told := body.get("metadata"), dict):
-        found["metadata"] = {name: value for name, value in told.items() if not name.startswith("rtrl_")}
-    return found
-
-
-class _Room:
-    """Bytes of bodies that are held at one time; who finds too little room waits."""
-
-    def __init__(self, size: int) -> None:
-        self._left = size
-        self._changed = threading.Condition()
-
-    @contextlib.contextmanager
-    def of(self, size: int) -> Iterator[None]:
-        with self._changed:
-            self._changed.wait_for(lambda: self._left >= size)
-            self._left -= size
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._left += size
-                self._changed.notify_all()
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):
@@ -144,7 +123,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
 
     def __init__(self, path: str, relay: Relay) -> None:
         self.relay = relay
-        self.room = _Room(MAX_BODIES)
+        self.room = Room(MAX_BODIES)
         self._free = threading.BoundedSemaphore(CONNECTIONS)
         super().__init__(path, _Handler)
 
@@ -176,7 +155,8 @@ class _Handler(BaseHTTPRequestHandler):
         return "sandbox"
 
     def do_GET(self) -> None:
-        if self.path.rstrip("/") not in ("/v1/models", "/models"):
+        path = self.path.partition("?")[0].rstrip("/").removeprefix("/v1")
+        if path != "/models" and not path.startswith("/models/"):
             self._error(404, "not_found", "there is nothing here")
         elif self._known():
             relay = self.server.relay
@@ -184,8 +164,12 @@ class _Handler(BaseHTTPRequestHandler):
                 name = relay.driver.model
             except (UsageError, DependencyDownError):
                 self._error(503, "unavailable", "the model does not answer")
-            else:
-                self._answer(200, {"object": "list", "data": [{"id": name, "object": "model"}]})
+            else:  # by whatever name it is asked for, as in requests
+                one = {"id": name, "object": "model", "type": "model", "display_name": name}
+                whole = {"object": "list", "data": [one], "has_more": False}
+                self._answer(200, whole if path == "/models" else one)
+
+    do_HEAD = do_GET
 
     def do_POST(self) -> None:
         path = self.path.partition("?")[0]
@@ -246,19 +230,30 @@ class _Handler(BaseHTTPRequestHandler):
         started = time.perf_counter()
         try:
             # whatever is asked for: else what runs inside could ask an endpoint's stronger model
-            body = {**_nameless(body), "model": relay.driver.model}
+            body = {**passed(body), "model": relay.driver.model}
             asked = api.asked(body) if api else {}  # before it costs anything
-            answer = relay.driver.post(body, relay.attribution, path=path)
+            # no longer than the trial: who was ended would keep the server at work for the others
+            answer = relay.driver.post(body, relay.attribution, relay.recorder.left_s, path)
             if api:
                 found = api.read(answer.content, answer.headers, time.perf_counter() - started)
                 relay.recorder.add(asked, found)
         except (RefusedError, DependencyDownError, UsageError, ValueError) as error:
-            self._unanswered(path, error)
+            if api:
+                self._unanswered(path, error)
+            else:
+                self._uncounted(error)
         except RecursionError:
             self._error(400, "invalid_json", "the body is nested too deep")
         else:
             headers = {name: answer.headers[name] for name in _PASSED if name in answer.headers}
             self._send(200, answer.content, headers)
+
+    def _uncounted(self, error: Exception) -> None:
+        """What is no model call says nothing of the model, and costs none."""
+        if isinstance(error, RefusedError):
+            self._error(error.status, error.code, str(error))
+        else:
+            self._error(503, "unavailable", "there is no answer")
 
     def _unanswered(self, path: str, error: Exception) -> None:
         recorder = self.server.relay.recorder
@@ -266,15 +261,22 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(error, RefusedError) and is_of_the_request(status):
             recorder.full = error.code == CONTEXT_FULL
             self._error(status, error.code, str(error))
-        elif not self.server.relay.answers():
+        elif recorder.left_s > 0 and not self._answers():
             recorder.fail(str(error))
             self._error(503, "unavailable", "the model does not answer")
-        elif status == 404 and path in apis.ALL and not recorder.spent.turns:
+        elif status == 404 and not recorder.spent.turns:
             # no model has said anything yet, so that nothing but the agent's own program asked
             recorder.fail(f"HTTP 404: the server has no {path}, by which this agent asks its model")
             self._error(404, "not_found", f"the server has no {path}")
         else:
             self._error(400, "refused", "the model answers, but not this request")
+
+    def _answers(self) -> bool:
+        try:
+            return self.server.relay.answers()
+        except UsageError as refused:
+            self.server.relay.recorder.refused = refused
+            return False
 
     def _answer(self, status: int, content: Mapping[str, Any]) -> None:
         self._send(status, json.dumps(content).encode(), {"content-type": "application/json"})
@@ -292,4 +294,5 @@ class _Handler(BaseHTTPRequestHandler):
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()
-        self.wfile.write(content)
+        if self.command != "HEAD":
+            self.wfile.write(content)

@@ -69,14 +69,22 @@ class Box:
 
     def is_ready(self) -> bool:
         """Whether the supervisor inside has said that it is, or has ended."""
-        poll = select.poll()
-        poll.register(self.control, select.POLLIN)
-        return bool(poll.poll(0))
+        return _is_readable(self.control)
+
+    def has_ended(self) -> bool:
+        """Whether its first process is no more, as where the machine ran out of memory."""
+        return _is_readable(self.child)
 
     def look(self) -> None:
         """Hold it to its limits."""
         if self.watch is not None:
             self.watch.look()
+
+
+def _is_readable(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def prepare(store: Store, number: int, request: dict[str, Any]) -> Box:

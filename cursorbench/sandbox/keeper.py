@@ -106,10 +106,11 @@ class Keeper:
 
     def _start(self, request: dict[str, Any], fds: list[int], reply: socket.socket) -> None:
         kind = _kind(request)
+        for box in [one for one in self._reserve if kind != self._kind or one.has_ended()]:
+            self._reserve.remove(box)
+            boxes.remove(box)
         if kind != self._kind:
             self._kind, self._depth = kind, 1
-            while self._reserve:
-                boxes.remove(self._reserve.pop())
         elif not self._reserve or not self._reserve[0].is_ready():
             self._depth = min(self._depth + 1, DEEPEST)
         if self._reserve:

@@ -166,9 +166,11 @@ def _try_outside(
         with backend.start(agent.bind(relay.bind(environment)), longer) as sandbox:
             done = outside.run(sandbox, relay, setting.command, task.instruction, agent)
             tried = of_episode(done.episode, sandbox)
-    if tried.cause == "agent_failed":
-        cause = "agent_failed" if done.episode.turns else "agent_unstarted"
-        said = f"status {done.status}: {done.output[-500:].strip()}"
+    asked = bool(done.episode.turns)
+    if tried.cause == "agent_failed" or (tried.cause == "no_answer" and not asked):
+        cause = "agent_failed" if asked else "agent_unstarted"
+        ended = "ended after its time" if done.late else f"status {done.status}"
+        said = f"{ended}: {done.output[-500:].strip()}"
         if environment.covered and not setting.venv and any(word in done.output for word in _LACKS):
             said += f" ({_COVERED})"
         return replace(tried, cause=cause, detail=said)

@@ -58,7 +58,9 @@ TABLE: dict[str, Cause] = {
     "sandbox_died": Cause("infrastructure", 2, "none", "the sandbox died, or none could be made"),
     "engine_down": Cause("infrastructure", 1, "none", "the engine did not answer"),
     "engine_timeout": Cause("infrastructure", 1, "none", "an answer of the engine took too long"),
-    "agent_unstarted": Cause("infrastructure", 1, "none", "the agent's command ended, the model never asked"),
+    "agent_unstarted": Cause(
+        "infrastructure", 1, "none", "the agent's command came to nothing before the model had said anything"
+    ),
     "environment": Cause("infrastructure", 1, "none", "the task's environment could not be made"),
     "grader_died": Cause("infrastructure", 2, "none", "grading broke off"),
     "worker_died": Cause("infrastructure", 1, "none", "the process that made the trial died"),

@@ -15,6 +15,7 @@ from pathlib import Path
 import cursorbench
 from cursorbench.files import sha256_of
 from cursorbench.harness.agent import AgentConfig
+from cursorbench.harness.installed import MODULES
 
 _ROOT = Path(cursorbench.__file__).parent
 
@@ -68,10 +69,13 @@ def _packages(venv: Path) -> list[list[str]]:
     """What is installed in a virtual environment: name and version, the digests of files, where it is from.
 
     A version alone does not tell: `pip install .` of changed sources mostly has the same. Of a program of one
-    file its digest.
+    file, and of node's packages, the digests of files.
     """
     if venv.is_file():
         return [[venv.name, sha256_of(venv)]]
+    if venv.name == MODULES:  # no installer leaves digests of what it put there
+        files = (path for path in venv.rglob("*") if path.is_file() and not path.is_symlink())
+        return sorted([str(path.relative_to(venv)), sha256_of(path)] for path in files)
     return [
         [path.name, *(_of_file(path / name) for name in ("RECORD", "direct_url.json"))]
         for path in sorted(venv.glob("lib/python3*/site-packages/*.dist-info"))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from cursorbench.errors import UsageError
+from cursorbench.errors import InputMissingError, UsageError
 from cursorbench.graders.efficiency import read_prices
 from cursorbench.graders.rubric import read_rubric
 from cursorbench.harness import installed
@@ -41,7 +41,7 @@ class Asked:
     Attributes:
         model: "" for the first one served.
         command: of an outside agent, "" for our own.
-        venv: with the outside agent's program; None to find that by the command.
+        venv: with the outside agent's program, as `installed.home_of`; None to find that by the command.
         out: None for `trials/SUITE-MODEL`.
         names: of tasks; empty for all.
         summary_at: tokens of a prompt from which on the agent sums up; None for never.
@@ -193,10 +193,23 @@ def _outside(asked: Asked) -> tuple[str, Path | None]:
     beside = Path(sys.executable).parent / words[at]
     found = shutil.which(words[at]) or (str(beside) if beside.is_file() else "")
     home = asked.venv.resolve() if asked.venv else installed.home_of(Path(found)) if found else None
-    if home is None or not (home.is_file() or (home / "pyvenv.cfg").is_file()):
-        return asked.command, asked.venv
+    if home is None:
+        return asked.command, None
+    _require_home(home, words[at], found)
     words[at] = _inside(Path(found), home) if found else words[at]
     return shlex.join(words), home
+
+
+def _require_home(home: Path, program: str, found: str) -> None:
+    """Raises InputMissingError, UsageError for what no program can come from."""
+    if not installed.is_home(home):
+        raise InputMissingError(
+            f"--agent-venv {home} is no virtual environment, no {installed.MODULES} and no program",
+            hint="make one with python -m venv, and install the agent there",
+        )
+    places = (f"bin/{program}", f".bin/{program}", program)
+    if not found and not any((home / place).is_file() for place in places):
+        raise UsageError(f"there is no program {program} in {home}", hint="the first word of --agent")
 
 
 def _inside(program: Path, home: Path) -> str:
@@ -205,7 +218,8 @@ def _inside(program: Path, home: Path) -> str:
         if home.is_dir() and path.is_relative_to(home):
             within = path.relative_to(home)
             return within.name if within.parent == Path("bin") else str(within)
-    return program.name
+    elsewhere = Path(shutil.which(program.name) or program).resolve() != program.resolve()
+    return home.name if program.resolve() == home and elsewhere else program.name
 
 
 def _safe(model: str) -> str:

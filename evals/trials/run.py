@@ -26,7 +26,7 @@ from evals.trials import causes, workers
 from evals.trials.attempt import Job
 from evals.trials.plan import Plan, deployed_meanwhile, jobs_of, limit_s
 from evals.trials.record import Folder, Record, put
-from evals.trials.summary import Summary, summarise
+from evals.trials.summary import Summary, losses, summarise
 from evals.trials.workers import Lost, Raised
 
 GIVE_UP = 10  # trials in a row that infrastructure took; more where more are made at once
@@ -110,7 +110,7 @@ class _Run:
             for job in sorted(self._jobs, key=lambda job: (job.name, job.attempt))
         ]
         self._notes += [f"moved aside: {what}" for what in self._folder.damaged]
-        self._notes += deployed_meanwhile(self._plan)
+        self._notes += [*losses(records), *deployed_meanwhile(self._plan)]
         said = summarise(records, self._plan.attempts)
         put(
             self._plan.setting.out / "summary.json",

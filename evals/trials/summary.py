@@ -19,6 +19,7 @@ from evals.trials import causes
 from evals.trials.record import Record
 
 INFRA_LIMIT = 0.01
+MAX_SAID = 300  # characters of why a trial was lost
 
 Value = Callable[[Record], float | None]
 
@@ -94,6 +95,16 @@ def void(trials: int, lost: int) -> str:
     if lost / trials > INFRA_LIMIT:
         return f"the infrastructure lost {lost} of {trials} trials (allowed {INFRA_LIMIT:.0%})"
     return ""
+
+
+def losses(records: Sequence[Record]) -> list[str]:
+    """What the infrastructure took, by cause: how many trials, and what the last of them said."""
+    taken = {one.cause: one for one in records if one.infrastructure}
+    counts = Counter(one.cause for one in records)
+    return [
+        f"lost: {counts[cause]} as {cause}: {' '.join(one.detail.split())[-MAX_SAID:]}"
+        for cause, one in taken.items()
+    ]
 
 
 def _figures(graded: Sequence[Record], attempts: int) -> list[Figure]:

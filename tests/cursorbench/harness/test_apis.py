@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cursorbench.harness import apis
 from cursorbench.harness.budget import Usage
 from cursorbench.harness.completion import GENERATION_HEADER
+from cursorbench.harness.passing import passed
 
 STREAM = {"content-type": "text/event-stream; charset=utf-8", GENERATION_HEADER: "gen_1"}
 SCHEMA = {"type": "object", "properties": {"command": {"type": "string"}}}
@@ -167,8 +168,46 @@ def test_an_answer_of_responses_whole_and_streamed_is_the_same() -> None:
     assert apis.RESPONSES.read(json.dumps(cut).encode(), {}, 2.0).finish_reason == "length"
     with pytest.raises(ValueError, match="broke off"):
         apis.RESPONSES.read(stream(begun), STREAM, 2.0)
+    nothing = apis.RESPONSES.read(json.dumps({**whole, "output": []}).encode(), {}, 2.0)
+    assert (nothing.message, nothing.usage) == ({"role": "assistant", "content": ""}, Usage(3, 7)), (
+        "it is an answer"
+    )
     with pytest.raises(ValueError, match="no message"):
         apis.RESPONSES.read(json.dumps({"error": {"message": "no"}}).encode(), {}, 2.0)
+
+
+def test_what_goes_to_the_server_reaches_no_further_than_the_model() -> None:
+    """A model without a network could have the server look its task up, or a stronger model do it."""
+    kept = [
+        {"name": "Bash", "input_schema": SCHEMA},
+        {"type": "custom", "name": "x"},
+        {"type": "bash_20250124"},
+    ]
+    far = [
+        {"type": "web_search_20250305", "name": "web_search"},
+        {"type": "mcp", "server_url": "u"},
+        {"type": 1},
+    ]
+    space = {"type": "namespace", "name": "n", "tools": [kept[1], far[1]]}
+    added = {"type": "additional_tools", "tools": far}
+    body = {
+        "input": [added, {"role": "user", "content": "go"}],
+        "tools": [*kept, *far, space],
+        "models": ["a-stronger-one"],
+        "mcp_servers": [{"url": "u"}],
+        "background": True,
+        "user": "eve",
+        "metadata": {"rtrl_user": "eve", "mine": 1},
+        "temperature": 0.5,
+    }
+    assert passed(body) == {
+        "input": [{"type": "additional_tools"}, {"role": "user", "content": "go"}],
+        "tools": [*kept, {**space, "tools": [kept[1]]}],
+        "metadata": {"mine": 1},
+        "temperature": 0.5,
+    }
+    assert passed({"tools": far, "input": "go", "metadata": "m"}) == {"input": "go", "metadata": "m"}
+    assert passed({"tools": []}) == {"tools": []}
 
 
 NAMES = st.sampled_from(
@@ -209,6 +248,7 @@ ANY = st.recursive(
 def test_whatever_is_asked_is_recorded_and_what_is_no_answer_is_none(
     api: apis.Api, body: dict[str, Any], events: list[dict[str, Any]]
 ) -> None:
+    passed(body)
     asked = api.asked(body)
     assert asked == json.loads(json.dumps(asked))
     assert all(one["tool_calls"] for one in asked["messages"] if "tool_calls" in one)

@@ -127,6 +127,29 @@ def test_an_outside_agent() -> None:
     assert found["steps"][2]["metrics"]["extra"] == {"estimated": True}
 
 
+def test_what_is_copied_in_the_trajectory_of_an_outside_agent() -> None:
+    """The instruction was, where something stood behind it, and the agent's system prompt, where a helper's
+    had come first; what a conversation repeated that went on without its last answer was not."""
+    recorder = Recorder(Budget(turns=9))
+    title = [{"role": "system", "content": "name it"}, {"role": "user", "content": "title?"}]
+    around, go = {"role": "user", "content": "<around>"}, {"role": "user", "content": "go"}
+    begun = [{"role": "system", "content": "be"}, around, go, {"role": "system", "content": "more"}]
+    wrong = {"role": "user", "content": "no call!"}
+    for messages in (title, begun, [*begun, wrong], [*begun, wrong, wrong]):
+        recorder.add({"messages": messages}, completion({"content": f"answer {len(messages)}"}))
+    found = trajectory(recorder.episode("go", StopReason.ANSWERED, "", 2.0))
+    check(found)
+    steps = [(one["message"], one.get("is_copied_context", False)) for one in found["steps"]]
+    repeated = [(one["content"], True) for one in begun]
+    assert steps == [
+        *[("name it", False), ("title?", False), ("answer 2", False)],
+        *[*((one["content"], False) for one in begun), ("answer 4", False)],
+        *[*repeated, ("no call!", False), ("answer 5", False)],
+        *[*repeated, ("no call!", True), ("no call!", True), ("answer 6", False)],
+    ]
+    assert "segment" in found["notes"]
+
+
 ANY = st.text(alphabet=st.characters(exclude_categories=[]), max_size=20)
 ARGUMENTS = st.one_of(
     ANY,

@@ -218,3 +218,16 @@ def test_half_a_surrogate_pair_in_an_answers_id(tmp_path: Path) -> None:
 def test_half_a_surrogate_pair_is_sent_as_what_can_be_sent(tmp_path: Path) -> None:
     service = Service(said(hermes.render("read_file", {"path": "\ud800"})), said("Done.", 1))
     assert run(tmp_path, service).stop is StopReason.ANSWERED
+
+
+def test_whether_a_request_is_sent_again_is_known() -> None:
+    """One that is only waited for may be of a slow model, and says nothing of the engine."""
+    found: list[bool] = []
+
+    def service(_: httpx.Request) -> httpx.Response:
+        found.append(driver.fails)
+        return said("yes") if len(found) == 3 else httpx.Response(503)
+
+    with Driver(Endpoint("http://model.test", model="m"), transport=httpx.MockTransport(service)) as driver:
+        driver.post({}, Attribution())
+        assert (found, driver.fails) == ([False, True, True], False)

@@ -26,6 +26,7 @@ from cursorbench.harness.sandboxed import SandboxPlace
 from cursorbench.harness.task_tools import ToolSettings, task_tools
 from cursorbench.harness.toolbox import Toolbox
 from cursorbench.sandbox import Backend, Environment, Limits, open_backend
+from cursorbench.sandbox.protocol import Done
 from tests.stages.gateway.rig import Rig, running
 
 
@@ -115,7 +116,11 @@ def test_our_agent_in_the_sandbox(backend: Backend, root: Path, tmp_path: Path) 
 def test_how_a_command_ends_is_why_the_episode_ends(backend: Backend, root: Path) -> None:
     with Relay(NOWHERE, Budget()) as relay:
         done, seen = go(
-            backend, relay, root, "sh -c 'echo new > sum.py; cat {instruction_file}; echo $0' {instruction}"
+            backend,
+            relay,
+            root,
+            "sh -c 'echo new > sum.py; cat {instruction_file}; echo $0; [ {key} = $OPENAI_API_KEY ]' "
+            "{instruction}",
         )
         assert (done.episode.stop, done.status) == (StopReason.ANSWERED, 0)
         assert done.output == "fix itfix it\n"
@@ -134,8 +139,37 @@ def test_an_agent_that_never_ends_is_ended(
     monkeypatch.setattr(outside, "GRACE_S", 0.1)
     with Relay(NOWHERE, Budget(wall_s=0.5)) as relay:
         done, _ = go(backend, relay, root, "sh -c 'while :; do echo more; done'")
-    assert done.episode.stop is StopReason.MAX_SECONDS
+    assert (done.episode.stop, done.late) == (StopReason.AGENT_FAILED, True), "no model has taken that time"
     assert done.episode.seconds < 250
+
+
+@pytest.mark.parametrize(
+    ("failure", "waits", "turns", "fails", "stop"),
+    [
+        ("HTTP 503: ", False, 3, False, StopReason.ABORTED),  # an agent that tries again until it is ended
+        ("", True, 0, True, StopReason.ABORTED),
+        ("", True, 0, False, StopReason.MAX_SECONDS),  # a slow model
+        ("", False, 3, False, StopReason.MAX_SECONDS),
+        ("", False, 0, False, StopReason.AGENT_FAILED),  # it waits for somebody to log in, say
+    ],
+)
+def test_whose_matter_an_agent_is_that_was_ended_for_its_time(
+    monkeypatch: pytest.MonkeyPatch, failure: str, waits: bool, turns: int, fails: bool, stop: StopReason
+) -> None:
+    """An engine that was away until then, or that refused the key, made a zero of the model's."""
+    monkeypatch.setattr(Relay, "answers", lambda _: False)  # what runs inside may have it at work
+    relay = Relay(NOWHERE, Budget(wall_s=1))
+    relay.recorder.failure, relay.recorder.stop = failure, StopReason.MAX_SECONDS
+    relay.recorder.spent.turns, relay.recorder._under_way = turns, int(waits)
+    relay.driver._failing = {1} if fails else set()
+    with relay:
+        assert outside._why(relay, Done("exited", 0, "", 1.0))[0] is stop
+        if stop is StopReason.AGENT_FAILED:  # however it goes about a first request that is too long
+            relay.recorder.full = True
+            for relay.recorder.stop in (StopReason.MAX_SECONDS, None):
+                assert outside._why(relay, Done("exited", 0, "", 1.0))[0] is StopReason.CONTEXT_FULL
+        relay.recorder.stop = StopReason.MAX_TURNS
+        assert outside._why(relay, Done("exited", 0, "", 1.0)) == (StopReason.MAX_TURNS, "")
 
 
 def test_a_model_that_does_not_answer_is_infrastructure(backend: Backend, root: Path) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,13 +22,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cursorbench.errors import UsageError
+from cursorbench.harness import recording, sse
 from cursorbench.harness import relay as module
-from cursorbench.harness import sse
 from cursorbench.harness.budget import Budget, StopReason, Usage
 from cursorbench.harness.completion import Attribution
 from cursorbench.harness.driver import Driver, Endpoint
 from cursorbench.harness.recording import Recorder
 from cursorbench.harness.relay import Relay
+from cursorbench.harness.room import Room
+from cursorbench.sandbox import sweep
 from evals.trials import tried
 from tests.stages.gateway.rig import Rig, running
 
@@ -78,7 +82,9 @@ def declared(relay: Relay, length: str) -> int:
 async def test_model_calls_get_through_under_the_real_key_and_the_trial_s_names(tmp_path: Path) -> None:
     def inside(rig: Rig) -> Any:
         with Relay(Endpoint(rig.url, rig.key), Budget(turns=9), WHO) as relay, client(relay) as http:
-            assert http.get("/v1/models").json()["data"][0]["id"] == "rtrl"
+            assert http.get("/v1/models?limit=9").json()["data"][0]["id"] == "rtrl"
+            assert http.get("/v1/models/rtrl").json()["id"] == "rtrl"
+            assert [http.head(path).status_code for path in ("/", "/v1/models")] == [404, 200]
             forged = {"X-Rtrl-User": "eve", "X-Rtrl-No-Train": "1", "X-Rtrl-Episode": "other"}
             http.headers.update(forged)
             plain = ask(http, "hello", max_tokens=12)
@@ -251,6 +257,19 @@ def test_an_engine_that_is_away_is_noted(tmp_path: Path) -> None:
     assert not relay.folder.exists()
 
 
+def test_what_a_killed_trial_leaves_is_swept(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(prefix="r-", dir="/tmp") as place:  # short: a socket's path is in it
+        monkeypatch.setattr(tempfile, "tempdir", place)
+        if not (pid := os.fork()):
+            Relay(Endpoint("http://127.0.0.1:9"), Budget())
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert len(list(Path(place).iterdir())) == 1
+        with Relay(Endpoint("http://127.0.0.1:9"), Budget()) as relay:
+            assert sweep.sweep_folders(Path(place)) == 1
+            assert relay.folder.exists(), "of a process that lives"
+
+
 def test_a_request_that_no_service_answers_is_no_failure_of_the_engine() -> None:
     """What a model wrote could send one, and so undo its own trial."""
     over = threading.Event()
@@ -271,9 +290,14 @@ def test_a_request_that_no_service_answers_is_no_failure_of_the_engine() -> None
     with ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
-        for answer_s, contents in ((60.0, ("hello", "poison", "nonsense")), (0.1, ("slow",))):
+        all_of_them = ("hello", "poison", "nonsense")
+        for answer_s, wall_s, contents in (
+            (60.0, 60.0, all_of_them),
+            (0.1, 60.0, ("slow",)),
+            (60.0, 0.2, ("slow",)),
+        ):
             endpoint = Endpoint(url, "k", "m", answer_s=answer_s, patience_s=0.01)
-            with Relay(endpoint, Budget(turns=9)) as relay, client(relay) as http:
+            with Relay(endpoint, Budget(turns=9, wall_s=wall_s)) as relay, client(relay) as http:
                 for content in contents:
                     said = ask(http, content)
                     if content == "hello":
@@ -287,8 +311,11 @@ def test_a_request_that_no_service_answers_is_no_failure_of_the_engine() -> None
 
 
 def test_a_server_without_the_agent_s_api_is_said_before_anything_is_tried() -> None:
+    asked: list[str] = []
+
     class ChatAlone(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            asked.append(self.path)
             self.rfile.read(int(self.headers["Content-Length"]))
             self.send_response(200 if self.path == "/v1/chat/completions" else 404)
             self.end_headers()
@@ -301,8 +328,8 @@ def test_a_server_without_the_agent_s_api_is_said_before_anything_is_tried() -> 
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         endpoint = Endpoint(f"http://127.0.0.1:{server.server_port}", "k", "m")
         with Relay(endpoint, Budget(turns=9)) as relay, client(relay) as http:
-            assert http.post("/v1/messages/count_tokens", json={}).status_code == 400
-            assert relay.recorder.failure == "", "an agent does without"
+            assert http.post("/v1/messages/count_tokens", json={}).status_code == 404
+            assert (relay.recorder.failure, asked) == ("", ["/v1/messages/count_tokens"]), "no model was"
             assert http.post("/v1/messages", json={}).status_code == 404
             failure = relay.recorder.failure
             assert ask(http, "hello").status_code == 200
@@ -415,8 +442,10 @@ def test_what_an_agent_told_its_model_is_the_result_of_its_call() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
     answer = {"role": "assistant", "content": "look", "tool_calls": [call]}
     start = [{"role": "system", "content": "be"}, {"role": "user", "content": "go"}]
-    added = {"role": "tool", "tool_call_id": "c", "content": "a.py"}
+    parts = [{"type": "text", "text": "a.py", "cache_control": {"type": "ephemeral"}}]
+    added = {"role": "tool", "tool_call_id": "c", "content": parts}
     recorder.add({"messages": start, "tools": TOOLS}, completion(answer))
+    start = [start[0], {**start[1], "content": [{"type": "text", "text": "go"}]}]  # told anew in other words
     done = {"role": "assistant", "content": "done"}
     recorder.add({"messages": [*start, answer, added], "tools": TOOLS}, completion(done))
     bad = {**call, "id": "d", "function": {"name": "bash", "arguments": "{}"}}
@@ -448,9 +477,10 @@ def test_a_helper_beside_an_agent_is_another_conversation() -> None:
     assert episode.final_text == "two"
 
 
-def test_what_comes_through_bounds_the_memory_it_takes() -> None:
+def test_what_comes_through_bounds_the_memory_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A body of empty lists took 440 MB of the process that makes the trial, and all were kept: what a model
-    ran could end that process, and its trial had no grade."""
+    ran could end that process, and its trial had no grade. So could many bodies of 13 MB, in names that the
+    model does not read."""
     recorder = Recorder(Budget(turns=9))
     parts = [{"type": "text", "text": "x" * 90_000}, []]
     asked = {**ASKED, "content": parts, "tool_calls": ["y"] * 90_000, "more": [[]] * 9}
@@ -458,7 +488,16 @@ def test_what_comes_through_bounds_the_memory_it_takes() -> None:
     turn = recorder.episode("go", StopReason.ANSWERED, "", 1.0).turns[0]
     assert turn.asked == ({"role": "user", "content": "\n[cut]", "tool_calls": "\n[cut]"},)
     assert set(turn.message) <= {"role", "content", "tool_calls"}
-    room = module._Room(5)
+    monkeypatch.setattr(recording, "MAX_RECORD_CHARS", 1000)
+    recorder = Recorder(Budget(turns=9))
+    for name in "abc":  # each another conversation
+        called = {"id": name, "type": "function", "function": {"name": "run", "arguments": "{}"}}
+        told = [{**ASKED, "name": name * 300}, {"role": "tool", "tool_call_id": "a", "content": "z" * 900}]
+        recorder.add({"messages": told}, completion({"content": "", "tool_calls": [called]}))
+    episode = recorder.episode("go", StopReason.ANSWERED, "", 1.0)
+    assert [len(turn.asked) for turn in episode.turns] == [1, 0, 0], "what fits"
+    assert [(call.id, call.result) for call in episode.calls] == [("a", ""), ("b", ""), ("c", "")]
+    room = Room(5)
     order: list[str] = []
     with room.of(3):
         other = threading.Thread(

@@ -168,6 +168,24 @@ def test_as_many_are_in_reserve_as_were_waited_for(environment: Environment) -> 
     own.close()
 
 
+def test_a_reserve_that_was_killed_is_given_to_nobody(environment: Environment) -> None:
+    """By the machine's want of memory, say: each cost the trial that got it a try."""
+    backend = Bubblewrap()
+    with backend.start(environment):
+        pass
+    keeper, inside = psutil.Process(backend.link().process.pid), []
+    deadline = time.monotonic() + 60
+    while not inside:
+        assert time.monotonic() < deadline, "none in reserve"
+        inside = [one for child in keeper.children() for one in child.children()]
+    for process in inside:
+        process.kill()
+        process.wait(10)
+    with backend.start(environment) as sandbox:
+        assert sandbox.exec("echo there").output == "there\n"
+    backend.close()
+
+
 def test_folders_of_dead_callers(tmp_path: Path) -> None:
     with subprocess.Popen(["true"]) as ended:
         ended.wait()

@@ -158,6 +158,9 @@ def test_an_outside_agent_of_the_machines_python(
     home: Path, server: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Installed for it, as in a container of one program, an agent could be run; its packages are covered."""
+    found = attempt(job(home, server, "asker", command="echo log in first"))
+    assert (found.cause, found.passed) == ("agent_unstarted", None), "it was the model's zero"
+    assert found.detail == "status 0: log in first"
     command = shlex.join(["python3", "-c", "import not_in_this_task"])
     found = attempt(job(home, server, "asker", command=command))
     assert (found.cause, "--agent-venv" in found.detail) == ("agent_unstarted", False)
@@ -183,6 +186,10 @@ def test_an_outside_agents_cpu_time_is_its_budgets(
 def test_what_the_user_has_to_mend_ends_the_run(home: Path, server: Scripted, model: str) -> None:
     with pytest.raises(UsageError):
         attempt(job(home, server, model))
+    if model == "locked":  # agents of others try again, for as long as they have
+        again = f"while True:\n try:\n  {ASKS.replace(chr(10), chr(10) + '  ')}\n except OSError: pass"
+        with pytest.raises(UsageError, match="refuses the key"):
+            attempt(job(home, server, model, command=shlex.join(["python3", "-c", again])))
 
 
 def test_a_record_is_plain_data(home: Path, server: Scripted) -> None:

@@ -16,6 +16,7 @@ from cursorbench.errors import DependencyDownError, InputMissingError, RtrlError
 from cursorbench.harness.agent import AgentConfig
 from cursorbench.harness.budget import Budget
 from cursorbench.harness.driver import Driver
+from cursorbench.harness.installed import alone, of_modules
 from cursorbench.tasks.suite import Suite
 from evals.trials import conditions
 from evals.trials.plan import Plan, deployed_meanwhile, jobs_of, limit_s
@@ -113,6 +114,8 @@ def test_an_agent_installed_anew_is_another_harness(tmp_path: Path) -> None:
         ({"command": 'mini "'}, UsageError, "read"),
         ({"prices": Path("no.toml")}, InputMissingError, "price table"),
         ({"rubric": Path("no.toml")}, InputMissingError, "rubric"),
+        ({"command": "agent x", "venv": Path("/nowhere")}, InputMissingError, "--agent-venv /nowhere"),
+        ({"command": "no-agent x", "venv": Path(sys.prefix)}, UsageError, "no program no-agent"),
         ({"backend": "none"}, UsageError, "none"),
         ({"suite": Path("/nowhere")}, InputMissingError, "suite.toml"),
     ],
@@ -149,23 +152,49 @@ def test_an_outside_agent_s_program_may_lie_anywhere(
     venv = tmp_path / "venv"
     deep = venv / "lib" / "python3.11" / "site-packages" / "sdk" / "bundled" / "agent"
     only, link = tmp_path / "versions" / "2.1.3", tmp_path / "bin" / "agent-x"
-    for path in (deep, only, link.parent / "python3.12", link.parent / "scripted"):
+    modules = tmp_path / "lib" / "node_modules"
+    script, npm = modules / "@x" / "cli.js", tmp_path / "bin" / "agent-n"
+    for path in (
+        deep,
+        only,
+        link.parent / "python3.12",
+        link.parent / "scripted",
+        script,
+        link.parent / "node",
+    ):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"#!/bin/sh\n" if path.name == "scripted" else native)
+        path.write_bytes(b"#!/bin/sh\n" if path.name in ("scripted", "cli.js") else native)
         path.chmod(0o755)
     (venv / "pyvenv.cfg").touch()
     link.symlink_to(only)
+    npm.symlink_to(script)
     monkeypatch.setenv("PATH", str(link.parent), prepend=os.pathsep)
     for command, inside, home in (
         (f"{deep} -p x", f"{deep.relative_to(venv)} -p x", venv),
         ("env A=1 B=2 agent-x -p x", "env A=1 B=2 agent-x -p x", only),
         ("python3.12 agent.py", "python3.12 agent.py", None),
         ("scripted x", "scripted x", None),
+        ("agent-n -p x", "@x/cli.js -p x", modules),
         ("env agent=agent-x", "env agent=agent-x", None),
         ("true x", "true x", None),
     ):
         found = planned(suite, command=command).setting
         assert (found.command, found.venv) == (inside, home), command
+    node = of_modules(modules)
+    there = f"/run/rtrl-agent/node_modules/{script.relative_to(modules)}"
+    assert node.words("@x/cli.js") == ["/run/rtrl-program/node", there]
+    assert (node.words("sh"), set(node.mounts.values())) == (["sh"], {modules, link.parent / "node"})
+    names = ("agent-x", "sh", "agent-n", "no-agent")
+    there = "/run/rtrl-program/2.1.3"
+    assert [alone(only).place(name) for name in names] == [there, "sh", "agent-n", there]
+    harness = planned(suite, command="agent-n -p x").conditions
+    script.write_text("#!/bin/sh\n# changed")
+    assert planned(suite, command="agent-n -p x").conditions.differing(harness) == ["harness"]
+    newer = tmp_path / "newer" / "agent-x"  # than the one that is found by its name
+    newer.parent.mkdir()
+    newer.symlink_to(deep)
+    monkeypatch.setattr("evals.trials.planning.installed.home_of", lambda _: deep)
+    assert planned(suite, command=f"{newer} x").setting.command == "agent x"
 
 
 def test_budgets() -> None:

@@ -93,6 +93,9 @@ def test_what_infrastructure_took_is_made_again_the_next_time(
     first = run(plan(suite, tmp_path))
     assert first.summary.infrastructure == 3
     assert "3 of 6" in first.summary.void
+    assert [note.partition(": ")[2] for note in first.notes] == ["3 as sandbox_died: "], (
+        "what a user can mend"
+    )
     here(record)
     again = run(plan(suite, tmp_path))
     assert (again.made, again.resumed, again.summary.void) == (3, 3, "")

@@ -11,7 +11,7 @@ from cursorbench.graders.efficiency import Usage
 from cursorbench.harness.budget import INFRASTRUCTURE, StopReason
 from evals.trials import causes
 from evals.trials.record import Record
-from evals.trials.summary import summarise, void
+from evals.trials.summary import losses, summarise, void
 
 
 def record(task: str, attempt: int, cause: str = "solved", **more: Any) -> Record:
@@ -83,3 +83,7 @@ def test_all_lost_gives_no_figure() -> None:
     found = summarise([record("a1", 0, "sandbox_died")], 1)
     assert found.figures[0].estimate.value is None
     assert found.void
+    said = [
+        record("a1", n, cause, detail=f"no\nagent {n}") for n, cause in enumerate(["agent_unstarted"] * 2)
+    ]
+    assert losses([*said, record("a1", 3, detail="x")]) == ["lost: 2 as agent_unstarted: no agent 1"]

@@ -1,0 +1,50 @@
+"""What of an agent's request goes to the server: what asks the model under test, nothing beyond it.
+
+Servers read more in a body than that: whose request it is, which other models may answer, and tools that they
+run themselves (a search of the web, say). An agent in a sandbox without a network could look its task up,
+or have a stronger model do it. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+# whose it is (rtrl's gateway); other models (OpenRouter, LiteLLM); what the server does besides, or later
+_FURTHER = (
+    *("user", "models", "fallbacks", "route", "provider", "plugins"),
+    *("web_search_options", "mcp_servers", "container", "background"),
+)
+# types of tools that whoever asks runs itself: OpenAI's, then those that Anthropic's models know by a date
+_OF_CLIENTS = re.compile(
+    "function|custom|namespace|local_shell|apply_patch|tool_search|(?:bash|text_editor|memory|computer)_\\w+"
+)
+
+
+def passed(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The body without what would reach further than the model."""
+    found = {name: value for name, value in body.items() if name not in _FURTHER}
+    if isinstance(told := body.get("metadata"), dict):
+        found["metadata"] = {name: value for name, value in told.items() if not name.startswith("rtrl_")}
+    if isinstance(items := body.get("input"), list):
+        found["input"] = [_own(one) if _is(one, "additional_tools") else one for one in items]
+    return _own(found)
+
+
+def _own(declares: dict[str, Any]) -> dict[str, Any]:
+    """What declares tools without those that run at the server; no list where none is left."""
+    if not isinstance(tools := declares.get("tools"), list):
+        return declares
+    kept = [_own(one) if _is(one, "namespace") else one for one in tools if _is_a_clients(one)]
+    rest = {name: value for name, value in declares.items() if name != "tools"}
+    return {**rest, "tools": kept} if kept or not tools else rest
+
+
+def _is(one: object, kind: str) -> bool:
+    return isinstance(one, dict) and one.get("type") == kind
+
+
+def _is_a_clients(tool: object) -> bool:
+    kind = tool.get("type") if isinstance(tool, dict) else None
+    return kind is None or (isinstance(kind, str) and _OF_CLIENTS.fullmatch(kind) is not None)
