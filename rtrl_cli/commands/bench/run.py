@@ -43,7 +43,8 @@ Agent = Annotated[
     typer.Option("--agent", metavar="COMMAND", help="Run an outside agent in place of our harness."),
 ]
 AgentVenv = Annotated[
-    Path | None, _path("--agent-venv", "Its virtual environment; default the one its program is in.")
+    Path | None,
+    _path("--agent-venv", "Its virtual environment, node_modules or file; default found."),
 ]
 Attempts = Annotated[int, typer.Option("--attempts", metavar="K", min=1, help="Trials a task.")]
 Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Trials at once.")]
