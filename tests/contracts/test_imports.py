@@ -63,7 +63,7 @@ for package in (cursorbench, rtrl_cli):
         importlib.import_module(found.name)
 for name in ("config", "faults", "locks", "runner", "records", "workspace", "registry.store", "registry.gc"):
     importlib.import_module("stages." + name)
-assert threading.active_count() == 1
+assert threading.active_count() == 1, threading.enumerate()
 """
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
