@@ -31,6 +31,10 @@ IN_TABLES = (
     "edited",
 )
 _ALWAYS = 3  # columns of a table that say which group it is and how large
+WITHIN = (
+    "the page is inside the workspace, whose backups hold nothing unsealed: it has no texts of episodes "
+    "(name a file elsewhere to have them)"
+)
 ON_SCREEN = 10  # groups of a population; the page and --json have more
 
 Refs = Annotated[
@@ -84,13 +88,15 @@ def command(
     started = time.monotonic()
     populations = parse_by(by)
     if html is not None:
-        from stages.report.page import refuse_other, refuse_within
+        from stages.report.page import refuse_other
 
         html = html.expanduser().absolute()
         refuse_other(html)
     found, store = open_store(workspace, options.settings((), line))
-    if html is not None and not no_examples:
-        refuse_within(found, html)
+    warnings = []
+    if html is not None and not no_examples and found.holds(html):
+        no_examples, warnings = True, [WITHIN]
+        message(WITHIN, kind="warning")
     experiences = choose(store, refs or (), found.settings.workspace.line, everything=everything)
     texts = not no_examples and (html is not None or as_json)
     report = build(found, store, *experiences, by=populations, last=last, texts=texts)
@@ -106,6 +112,7 @@ def command(
         inputs={"experience": report.ref},
         metrics={**report.to_json(), "html": None if html is None else str(html)},
         duration_s=round(time.monotonic() - started, 3),
+        warnings=warnings,
     )
     show(as_json, document, lambda: text(report))
 

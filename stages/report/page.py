@@ -17,7 +17,6 @@ from stages.report.build import Report
 from stages.report.examples import FORGOTTEN, GONE, SHOWN_STATE, UNREADABLE, WITHHELD
 from stages.report.text import identifier
 from stages.wording import digits
-from stages.workspace import Workspace
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -74,15 +73,6 @@ def refuse_other(path: Path) -> None:
             if MARK.encode() in file.read(2000):
                 return
     raise UsageError(f"{path} is there and is no report", hint="name another file, or move it away")
-
-
-def refuse_within(workspace: Workspace, path: Path) -> None:
-    """Raises UsageError where users' texts would lie in the workspace: `forget` reaches no page."""
-    if workspace.holds(path):
-        raise UsageError(
-            f"{path} is inside the workspace, whose backups must hold nothing unsealed",
-            hint="name a file elsewhere, or leave the texts out with --no-examples",
-        )
 
 
 @cache

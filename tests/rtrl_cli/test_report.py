@@ -98,14 +98,16 @@ def test_the_page_is_written_again_and_nothing_else_is_replaced(
     assert "is no report" in done.stderr
 
 
-def test_a_page_with_users_texts_does_not_lie_in_the_workspace(workspace: Workspace, rtrl: Rtrl) -> None:
+def test_a_page_in_the_workspace_has_no_users_texts(workspace: Workspace, rtrl: Rtrl) -> None:
     """Backups have it, and `rtrl forget` neither reached nor named it."""
     page = workspace.root / "report.html"
-    done = rtrl(workspace, "--html", str(page))
-    assert (done.returncode, done.stdout, page.exists()) == (2, "", False)
-    assert "is inside the workspace" in done.stderr
-    assert "--no-examples" in done.stderr
-    assert rtrl(workspace, "--html", str(page), "--no-examples").returncode == 0
+    done = rtrl(workspace, "--html", str(page), "--json")
+    document = json.loads(done.stdout)
+    assert (done.returncode, len(document["warnings"])) == (0, 1)
+    assert document["warnings"][0] in done.stderr
+    shown = {one["state"] for one in document["metrics"]["best"]}
+    assert shown == {"withheld"}
+    assert "Texts were left out." in page.read_text()
     page.unlink()
 
 
