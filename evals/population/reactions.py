@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Literal
 
 from cursorbench.harness.budget import StopReason
-from cursorbench.harness.call_blocks import EVERY
+from cursorbench.harness.call_blocks import OPEN
 from cursorbench.harness.loop import AgentLoop
 from cursorbench.harness.results import Edit
 from cursorbench.sessions.lines import persistence
@@ -114,14 +114,9 @@ def outcome_of(loop: AgentLoop, verdict: Verdict) -> Outcome:
         return Outcome.RIGHT
     if verdict is not Verdict.UNCHANGED:
         return Outcome.WRONG
-    if loop.stop in (StopReason.BROKEN_CALL, StopReason.TRUNCATED) or _shows_junk(loop):
+    if loop.stop in (StopReason.BROKEN_CALL, StopReason.TRUNCATED) or OPEN in loop.final_text:
         return Outcome.JUNK
     return Outcome.ASKED if "?" in loop.final_text else Outcome.NOTHING
-
-
-def _shows_junk(loop: AgentLoop) -> bool:
-    """Whether a call stands in the text that the person reads."""
-    return any(block.open in loop.final_text for block in EVERY)
 
 
 def _complaint_chance(case: Case, outcome: Outcome, noticed: bool, junk_too: bool) -> float:
@@ -246,7 +241,7 @@ def react(case: Case, loop: AgentLoop, now: str, next_request: str = "", attempt
     luck = _Luck.draw(seeded("reaction", case.id, attempt), who.pace_s)
     verdict = judge_text(case, now)
     outcome = outcome_of(loop, verdict)
-    junk_too = _shows_junk(loop)
+    junk_too = OPEN in loop.final_text
     attention = max(who.attention, 0.98) if verdict is Verdict.BROKEN else who.attention
     noticed = outcome is Outcome.WRONG and luck.notices < attention
     undone = noticed or (outcome is Outcome.RIGHT and luck.dislikes < who.fussiness)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -253,6 +255,16 @@ def test_a_streamed_response_says_what_the_whole_one_says(said: list[Any], thoug
     }
 
 
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """The garbage collector, which would go through what all other tests have left, stands still."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("role", ["assistant", "developer", "thinks"])
 def test_many_pieces_of_one_message_are_put_together_in_linear_time(role: str) -> None:
     """Each added to the text so far would copy it anew: minutes for a body that is as long as it may be."""
