@@ -2,7 +2,7 @@
 
 Some templates end prompts with the tag that opens a thought, so that the answer begins within it: exact by
 the prompt's ids, whatever variables of the template a request had. Not for: the answer's text
-(`cursorbench/harness/thoughts.py` and `hermes.py`).
+(`cursorbench/harness/thoughts.py` and `call_parser.py`).
 """
 
 from __future__ import annotations

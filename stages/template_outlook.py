@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cursorbench.harness import hermes
+from cursorbench.harness import call_parser
 from cursorbench.harness.thoughts import CLOSE, OPEN, PAIRS
 from cursorbench.pretrained import tokenizer_of
 from stages.model_forms import forms_of
@@ -82,7 +82,7 @@ def _told(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
 def _hides_calls(tokenizer: PreTrainedTokenizerBase, folder: Path, whole: str) -> bool:
     if _PATH not in whole:
         return False
-    calls = hermes.parse(_told(tokenizer, whole), {_TOOL: _PARAMETERS}, forms_of(folder).blocks).valid
+    calls = call_parser.parse(_told(tokenizer, whole), {_TOOL: _PARAMETERS}, forms_of(folder).blocks).valid
     return not any(call.name == _TOOL and json.loads(call.arguments) == {"path": _PATH} for call in calls)
 
 

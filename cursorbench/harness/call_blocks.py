@@ -11,7 +11,7 @@
 
 The first two are looked for whatever the model; the others where its template or its tokens have their tag:
 to another model it is a text like any. Sources: the models' templates; vLLM's parsers of these families.
-Not for: what tags hold (`function_tags.py`), an answer of several blocks and text (`hermes.py`).
+Not for: what tags hold (`function_tags.py`), an answer of several blocks and text (`call_parser.py`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cursorbench.harness import hermes
+from cursorbench.harness import call_parser
 from cursorbench.harness.call_blocks import ANY, Block
 from cursorbench.harness.episode import Message
 from cursorbench.harness.results import printable
@@ -54,7 +54,7 @@ class ChatRequest:
 def assistant_message(
     text: str,
     turn: int = 0,
-    tools: Sequence[hermes.Tool] = (),
+    tools: Sequence[call_parser.Tool] = (),
     blocks: Sequence[Block] = ANY,
     *,
     begun: bool = False,
@@ -65,7 +65,7 @@ def assistant_message(
     """
     functions = [tool["function"] for tool in tools]
     thought, said = apart(text, begun=begun)
-    parsed = hermes.parse(said, {each["name"]: each.get("parameters") for each in functions}, blocks)
+    parsed = call_parser.parse(said, {each["name"]: each.get("parameters") for each in functions}, blocks)
     message: Message = {"role": "assistant", "content": parsed.content or None}
     if thought:
         message["reasoning_content"] = thought

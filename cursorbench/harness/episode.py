@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cursorbench.harness.budget import StopReason, Usage
-from cursorbench.harness.hermes import CallError
+from cursorbench.harness.call_parser import CallError
 from cursorbench.harness.results import Edit, ErrorClass, ToolError, cut_middle, error_class
 
 Message = dict[str, Any]

@@ -1,8 +1,9 @@
 """Answers that have to be calls of certain tools: the grammar that an engine binds them by.
 
 A structural tag of XGrammar's (https://xgrammar.mlc.ai/docs/tutorials/structural_tag.html), as vLLM takes it
-in `structured_outputs`. It holds every form that `hermes.py` reads, so a model writes the one it has learnt,
-and lets it think before that, between `<think>` and `</think>`. Not for: who asks for it (`stages/gateway`).
+in `structured_outputs`. It holds both forms that are read of any model (`call_blocks.py`), so a model writes
+the one it has learnt, and lets it think before that, between `<think>` and `</think>`. Not for: who asks for
+it (`stages/gateway`).
 """
 
 from __future__ import annotations

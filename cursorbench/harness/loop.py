@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from cursorbench.harness import hermes, side_by_side
+from cursorbench.harness import call_parser, side_by_side
 from cursorbench.harness.budget import Budget, Spent, StopReason, Usage, estimate
 from cursorbench.harness.call_blocks import EVERY
 from cursorbench.harness.chat import ChatRequest, said_in, whole
@@ -187,7 +187,7 @@ class AgentLoop:
         self._fresh = False
         said, calls = said_in(answer), answer.get("tool_calls") or []
         # what parsed is no text any more; who serves tells nobody in which form its model calls
-        unparsable = [call for call in hermes.parse(said, blocks=EVERY).calls if call.error]
+        unparsable = [call for call in call_parser.parse(said, blocks=EVERY).calls if call.error]
         self.messages.append(answer)
         self.final_text = said
         for call in unparsable:
@@ -287,7 +287,7 @@ class AgentLoop:
         return (self._clock() if self._ended is None else self._ended) - self._started
 
 
-_REFUSED: Mapping[hermes.CallError, ToolResult] = {
+_REFUSED: Mapping[call_parser.CallError, ToolResult] = {
     "unknown_tool": ToolResult("error: no such tool", "unknown_tool"),
     "schema": ToolResult("error: arguments do not fit the tool", "arguments"),
 }

@@ -17,10 +17,10 @@ from typing import Any
 
 from cursorbench.errors import UsageError
 from cursorbench.harness.budget import Budget, Spent, StopReason, Usage, estimate
+from cursorbench.harness.call_parser import RawCall, ToolSet
 from cursorbench.harness.chat import objects, said_in, whole
 from cursorbench.harness.completion import Completion
 from cursorbench.harness.episode import CallRecord, Episode, Message, Turn
-from cursorbench.harness.hermes import RawCall, ToolSet
 from cursorbench.harness.results import printable
 
 MAX_KEPT_CHARS = 1 << 16  # of one field of a message in the record

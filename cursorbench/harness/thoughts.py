@@ -2,7 +2,7 @@
 Seed-OSS writes `<seed:think>`; tags of other families are text.
 
 Some templates end a prompt with the opening tag, and the answer has the closing one alone. A call that a
-model thinks of is none, so an answer is taken apart here before its calls are looked for (`hermes.py`).
+model thinks of is none, so an answer is taken apart here before its calls are looked for (`call_parser.py`).
 Blanks around thoughts, and line ends before what is said behind them, belong to neither: templates write
 these anew.
 

@@ -6,7 +6,7 @@ every machine. Not judged are `pattern`, `patternProperties` (regular expression
 time) and `unevaluated*`. A schema that has one of them is applied so that nothing is called wrong because of
 it: without `not`, `if` and `maxContains`, and with `oneOf` as `anyOf`. So is one where a reference is met
 that leads nowhere in it.
-Not for: what a call is (`hermes.py`).
+Not for: what a call is (`call_parser.py`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A tool is its definition (OpenAI's form, with a JSON schema) and a function from a workplace and decoded
 arguments to a result. The sets are in `tools.py` (the small one, for small models) and `task_tools.py`.
-Not here: what a call is (`hermes.py`), when it is run (`loop.py`).
+Not here: what a call is (`call_parser.py`), when it is run (`loop.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from cursorbench.errors import SandboxError
 from cursorbench.harness.budget import CHARS_PER_TOKEN
-from cursorbench.harness.hermes import CallError, RawCall, ToolSet
+from cursorbench.harness.call_parser import CallError, RawCall, ToolSet
 from cursorbench.harness.results import RefusedError, ToolResult, printable
 from cursorbench.harness.workplace import Workplace
 

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import Any, Literal
 
 from cursorbench.errors import UsageError
-from cursorbench.harness.hermes import RawCall, ToolSet
+from cursorbench.harness.call_parser import RawCall, ToolSet
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
 from cursorbench.sessions.records import json_text
 

@@ -15,8 +15,8 @@ import msgspec
 import orjson
 
 from cursorbench.errors import UsageError
+from cursorbench.harness.call_parser import ToolSet
 from cursorbench.harness.forced_calls import ForcedCalls, schema_of_text, structural_tag
-from cursorbench.harness.hermes import ToolSet
 from stages.gateway.errors import invalid
 
 Compile = Callable[[str, bytes], ToolSet]

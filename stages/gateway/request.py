@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import orjson
 
-from cursorbench.harness.hermes import ToolSet
+from cursorbench.harness.call_parser import ToolSet
 from stages.gateway.config import DefaultSampling
 from stages.gateway.errors import invalid, no_model
 from stages.gateway.offered_tools import Compile, Offered, offered

@@ -1,7 +1,7 @@
 """Thoughts and tool calls out of the model's text, whole and while it streams.
 
-Both go through `cursorbench/harness` (`thoughts.py`, then `hermes.py`: what is thought of is no call), so an
-answer reads the same either way; a test holds that for any text cut anywhere.
+Both go through `cursorbench/harness` (`thoughts.py`, then `call_parser.py`: what is thought of is no call),
+so an answer reads the same either way; a test holds that for any text cut anywhere.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from cursorbench.harness import hermes
+from cursorbench.harness import call_parser
 from cursorbench.harness.call_blocks import ANY, Block
 from cursorbench.harness.thoughts import Thoughts, apart, begun_tag
 from cursorbench.harness.tool_schema import Allowance
@@ -52,7 +52,7 @@ class Answer:
         """How many calls do not parse, name no tool, or fail its schema."""
         return sum(record.error != "" for record in self.records)
 
-    def take(self, call: hermes.RawCall, tools: hermes.ToolSet) -> dict[str, Any] | None:
+    def take(self, call: call_parser.RawCall, tools: call_parser.ToolSet) -> dict[str, Any] | None:
         """Add one call; returns it as clients get it, None when it does not parse."""
         if call.error:
             self.records.append(ToolCall("", "", "", "unparsable"))
@@ -72,7 +72,7 @@ class Answer:
 
 def read_answer(
     text: str,
-    tools: hermes.ToolSet | None,
+    tools: call_parser.ToolSet | None,
     thoughts: Thoughts | None = None,
     blocks: Sequence[Block] = ANY,
 ) -> Answer:
@@ -81,7 +81,7 @@ def read_answer(
     thought, said = ("", text) if begun is None else apart(text, begun=begun)
     if tools is None:
         return Answer(content=said, thoughts=thought, begun=begun)
-    parsed = hermes.parse(said, tools.parameters, blocks)
+    parsed = call_parser.parse(said, tools.parameters, blocks)
     answer = Answer(content=parsed.content, thoughts=thought, begun=begun)
     for call in parsed.calls:
         answer.take(call, tools)
@@ -96,7 +96,7 @@ class ToolStream:
 
     def __init__(
         self,
-        tools: hermes.ToolSet | None,
+        tools: call_parser.ToolSet | None,
         thoughts: Thoughts | None = None,
         blocks: Sequence[Block] = ANY,
     ) -> None:
@@ -117,7 +117,7 @@ class ToolStream:
         thought, said = self._thoughts.finish() if self._thoughts is not None else ("", "")
         out = [*self._think(thought), *self._say(said)]
         if self._tools is not None:
-            while (begun := hermes.opening(self._held, self._blocks)) is not None:
+            while (begun := call_parser.opening(self._held, self._blocks)) is not None:
                 self._take(out, *begun, last=True)
         self._emit(out, len(self._held))
         return out
@@ -132,7 +132,7 @@ class ToolStream:
             return [text] if text else []
         self._held += text
         out: list[Sent] = []
-        while (begun := hermes.opening(self._held, self._blocks)) is not None:
+        while (begun := call_parser.opening(self._held, self._blocks)) is not None:
             if not self._take(out, *begun, last=False):
                 return out
         self._emit(out, len(self._held) - max(begun_tag(self._held, block.open) for block in self._blocks))
@@ -151,7 +151,7 @@ class ToolStream:
         held, body = self._held, len(block.open)
         if not last and held.find(block.close, body) < 0 and held.find(block.open, body) < 0:
             return False
-        found = hermes.block_at(held, 0, block, self._tools.parameters)
+        found = call_parser.block_at(held, 0, block, self._tools.parameters)
         if not (found.final or last):
             return False
         for call in found.calls:

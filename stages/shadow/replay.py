@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from cursorbench.harness import hermes
+from cursorbench.harness import call_parser
 from cursorbench.harness.forced_calls import ForcedCalls, schema_of_text, structural_tag
 from cursorbench.harness.thoughts import apart
 from stages.model_forms import PLAIN, ModelForms
@@ -33,7 +33,7 @@ from stages.trust import trusted
 
 _PATH = "/v1/completions"
 _GONE = ("unreachable", "broke_off")
-Tools = Callable[[Recorded], "hermes.ToolSet | None"]
+Tools = Callable[[Recorded], "call_parser.ToolSet | None"]
 Pair = tuple[Answered, Answered]  # of the live engine, of the candidate's
 
 
@@ -124,7 +124,9 @@ def _ask(
     return Answered(tokens=tokens, ms=ms, broken_calls=broken_calls, empty=empty)
 
 
-def _read(text: str, *, tools: hermes.ToolSet | None, forms: ModelForms, begun: bool) -> tuple[int, bool]:
+def _read(
+    text: str, *, tools: call_parser.ToolSet | None, forms: ModelForms, begun: bool
+) -> tuple[int, bool]:
     """How many calls of an answer are broken, and whether it says nothing."""
     said = said_of(text, begun=begun)
     return broken(said, tools=tools, forms=forms), not said.strip()
@@ -135,13 +137,15 @@ def said_of(text: str, *, begun: bool) -> str:
     return apart(text, begun=begun).said
 
 
-def broken(said: str, *, tools: hermes.ToolSet | None, forms: ModelForms = PLAIN) -> int:
+def broken(said: str, *, tools: call_parser.ToolSet | None, forms: ModelForms = PLAIN) -> int:
     """Calls in what an answer says that do not parse or, where its tools are known, that no tool takes."""
-    calls = hermes.parse(said, tools.parameters if tools is not None else {}, forms.blocks).calls
+    calls = call_parser.parse(said, tools.parameters if tools is not None else {}, forms.blocks).calls
     return sum(bool(call.error or (tools is not None and tools.check(call))) for call in calls)
 
 
-def body(request: Recorded, model: str, context: int, tools: hermes.ToolSet | None = None) -> dict[str, Any]:
+def body(
+    request: Recorded, model: str, context: int, tools: call_parser.ToolSet | None = None
+) -> dict[str, Any]:
     """The engine's request: the tokens, and how they were sampled."""
     sampling: Sampling = request.sampling
     room = max(1, context - len(request.prompt))

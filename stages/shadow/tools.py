@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from cursorbench.errors import UsageError
-from cursorbench.harness.hermes import ToolSet
+from cursorbench.harness.call_parser import ToolSet
 from cursorbench.harness.tools import DEFAULT_TOOLS
 from stages.shadow.recorded import Recorded
 

@@ -13,7 +13,6 @@ from cursorbench.harness.call_blocks import EVERY
 from stages.distill.signals.edits import Edits
 from stages.distill.text import LIMIT, column, prose
 
-_CALL = r"(?s)<tool_call>.*?(?:</tool_call>|\z)"
 _BLOCKS = re.compile(
     "|".join(f"{re.escape(one.open)}.*?(?:{re.escape(one.close)}|\\Z)" for one in EVERY), re.DOTALL
 )
@@ -77,14 +76,13 @@ _ASKS_ME = rf"{_PLEASE}(?:{_TELL_ME})\b"
 
 
 def asks(answers: Sequence[str]) -> list[bool]:
-    """Whether what each final answer says (no thoughts, but its calls) asks the user something, for answers
-    without an edit.
+    """Whether what each final answer says, its thoughts and calls apart, asks the user something, for
+    answers without an edit.
 
     There is a question in its last `_LAST` characters, code and rows of blanks or marks apart, in English
     also one without its mark, or its text asks for information, or what a reader finds in its code does.
     """
-    spoken = column(answers).str.replace_all(_CALL, " ")
-    spoken = spoken.str.replace_all(_PADDING, "\n").str.replace_all(_BLANK_LINES, "\n\n")
+    spoken = column(answers).str.replace_all(_PADDING, "\n").str.replace_all(_BLANK_LINES, "\n\n")
     spoken = spoken.str.replace_all(_FENCED_WORDS, "${1}")
     words = spoken.str.replace_all(_FENCED, "").str.tail(LIMIT)
     words = words.str.replace_all(_INLINE_WORDS, "${1}").str.replace_all(_INLINE_CODE, "`")

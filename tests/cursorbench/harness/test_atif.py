@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cursorbench.harness import hermes
+from cursorbench.harness import call_parser
 from cursorbench.harness.atif import trajectory
 from cursorbench.harness.budget import Budget, StopReason, Usage
 from cursorbench.harness.chat import assistant_message
@@ -36,8 +36,8 @@ def loop_in(folder: Path, **more: Any) -> AgentLoop:
 def test_an_episode(tmp_path: Path) -> None:
     loop = loop_in(tmp_path)
     loop.next_request()
-    edit = hermes.render("edit_file", {"path": "a.py", "old": "1", "new": "2"})
-    bad = hermes.render("read_file", {"file": "a.py"})
+    edit = call_parser.render("edit_file", {"path": "a.py", "old": "1", "new": "2"})
+    bad = call_parser.render("read_file", {"file": "a.py"})
     said = f"Hm. {edit}?\n</think>\n\nOn it.{edit}{bad}"
     loop.receive(assistant_message(said, begun=True), usage=Usage(50, 20), generation_id="gen_1")
     assert loop.messages[-3]["reasoning_content"] == f"Hm. {edit}?", "told to the model again"
@@ -73,7 +73,9 @@ def test_an_episode(tmp_path: Path) -> None:
 def test_a_summary_is_a_step_and_what_follows_goes_on(tmp_path: Path) -> None:
     history = [{"role": "user", "content": "before"}, {"role": "assistant", "content": "what?"}]
     loop = loop_in(tmp_path, summary=SelfSummary(10), history=history)
-    for turn, said in enumerate((hermes.render("read_file", {"path": "a.py"}), "x is 1 in a.py", "Done.")):
+    for turn, said in enumerate(
+        (call_parser.render("read_file", {"path": "a.py"}), "x is 1 in a.py", "Done.")
+    ):
         loop.receive(assistant_message(said, turn), usage=Usage(50, 20))
     found = trajectory(loop.episode())
     check(found)

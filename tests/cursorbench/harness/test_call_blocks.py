@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursorbench.harness import hermes
+from cursorbench.harness import call_parser
 from cursorbench.harness.call_blocks import ANY, Block, blocks_of
 
 Render = Callable[[str, Mapping[str, Any]], str]
@@ -89,14 +89,14 @@ def test_two_calls_and_the_text_around_them(family: str) -> None:
     written, blocks = of(family)
     calls = [("edit", {"path": "a b.py", "line": 3}), ("look", {})]
     text = f"First.\n{written(*calls)}"
-    parsed = hermes.parse(text, PARAMETERS, blocks)
+    parsed = call_parser.parse(text, PARAMETERS, blocks)
     assert [(one.name, json.loads(one.arguments), one.error) for one in parsed.calls] == [
         ("edit", {"path": "a b.py", "line": 3}, ""),
         ("look", {}, ""),
     ]
     assert parsed.content.strip() == "First."
     assert parsed.calls[-1].end == len(text)
-    assert hermes.parse(text, PARAMETERS).valid == (), (
+    assert call_parser.parse(text, PARAMETERS).valid == (), (
         "to a model without such tags in its template it is text"
     )
 
@@ -112,7 +112,7 @@ def test_any_text_comes_back_as_it_was_written(family: str, values: dict[str, st
     if family == "seed":  # whose values may stand on lines of their own
         values = {key: value for key, value in values.items() if value == value.strip("\n")}
     told = {"look": {"additionalProperties": {"type": "string"}}}
-    (found,) = hermes.parse(written(("look", values)), told, blocks).calls
+    (found,) = call_parser.parse(written(("look", values)), told, blocks).calls
     assert json.loads(found.arguments) == values
 
 
@@ -121,10 +121,10 @@ def test_one_that_is_cut_or_broken_is_told_and_stays_text(family: str) -> None:
     written, blocks = of(family)
     whole = written(("edit", {"path": "a", "line": 3}))
     for cut in range(len(blocks[0].open), len(whole) - len(blocks[0].close) - 2):
-        parsed = hermes.parse(whole[:cut], PARAMETERS, blocks)
+        parsed = call_parser.parse(whole[:cut], PARAMETERS, blocks)
         assert (parsed.content, [one.error for one in parsed.calls]) == (whole[:cut], ["unparsable"]), cut
     broken = whole.replace("edit", "<edit", 1)
-    parsed = hermes.parse(f"{broken}{whole}", PARAMETERS, blocks)
+    parsed = call_parser.parse(f"{broken}{whole}", PARAMETERS, blocks)
     assert [one.error for one in parsed.calls] == ["unparsable", ""]
     assert parsed.content == broken
 
@@ -133,7 +133,7 @@ def test_values_may_speak_of_their_tags() -> None:
     for family in FAMILIES:
         written, blocks = of(family)
         said = "see </arg_value>, </parameter>, </｜DSML｜parameter> and <｜tool▁call▁end｜>"
-        (found,) = hermes.parse(written(("edit", {"path": said})), PARAMETERS, blocks).calls
+        (found,) = call_parser.parse(written(("edit", {"path": said})), PARAMETERS, blocks).calls
         assert json.loads(found.arguments) == {"path": said}, family
 
 
@@ -143,14 +143,14 @@ def test_a_value_without_its_end_takes_no_other_call_with_it() -> None:
         wrong = written(("edit", {"path": "a"}))
         for end in ("</arg_value>", "</parameter>", "</｜DSML｜parameter>"):
             wrong = wrong.replace(end, "")
-        parsed = hermes.parse(wrong + written(("look", {"line": 2})), PARAMETERS, blocks)
+        parsed = call_parser.parse(wrong + written(("look", {"line": 2})), PARAMETERS, blocks)
         assert [(one.name, one.error) for one in parsed.calls] == [("", "unparsable"), ("look", "")], family
 
 
 def test_a_model_of_another_family_writes_hermes_too() -> None:
-    call = hermes.render("edit", {"path": "a"})
+    call = call_parser.render("edit", {"path": "a"})
     for family in FAMILIES:
-        (found,) = hermes.parse(call, PARAMETERS, of(family)[1]).calls
+        (found,) = call_parser.parse(call, PARAMETERS, of(family)[1]).calls
         assert (found.name, found.error) == ("edit", ""), family
     assert blocks_of("a template of Qwen's with <tool_call>") == ANY
 
@@ -159,5 +159,7 @@ def test_a_model_of_another_family_writes_hermes_too() -> None:
 def test_a_tag_tells_that_a_value_is_no_text(value: str, told: Any) -> None:
     text = dsml("look", {"at": "?"}).replace('string="true">?', f'string="false">{value}')
     text = f"<｜DSML｜function_calls>{text}</｜DSML｜function_calls>"
-    (found,) = hermes.parse(text, {"look": {"properties": {"at": {"type": "string"}}}}, of("dsml")[1]).calls
+    (found,) = call_parser.parse(
+        text, {"look": {"properties": {"at": {"type": "string"}}}}, of("dsml")[1]
+    ).calls
     assert json.loads(found.arguments) == {"at": told}

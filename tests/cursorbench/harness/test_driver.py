@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from cursorbench.errors import UsageError
+from cursorbench.harness import call_parser
 from cursorbench.harness import driver as module
-from cursorbench.harness import hermes
 from cursorbench.harness.budget import Budget, StopReason, Usage
 from cursorbench.harness.chat import assistant_message
 from cursorbench.harness.completion import Attribution
@@ -22,7 +22,7 @@ from cursorbench.harness.toolbox import Toolbox
 from cursorbench.harness.tools import SMALL_TOOLS
 from cursorbench.harness.workplace import Folder
 
-READ = hermes.render("read_file", {"path": "a.py"})
+READ = call_parser.render("read_file", {"path": "a.py"})
 
 
 class Service:
@@ -216,7 +216,7 @@ def test_half_a_surrogate_pair_in_an_answers_id(tmp_path: Path) -> None:
 
 
 def test_half_a_surrogate_pair_is_sent_as_what_can_be_sent(tmp_path: Path) -> None:
-    service = Service(said(hermes.render("read_file", {"path": "\ud800"})), said("Done.", 1))
+    service = Service(said(call_parser.render("read_file", {"path": "\ud800"})), said("Done.", 1))
     assert run(tmp_path, service).stop is StopReason.ANSWERED
 
 

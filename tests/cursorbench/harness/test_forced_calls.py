@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursorbench.harness import hermes
+from cursorbench.harness import call_parser
 from cursorbench.harness.forced_calls import ForcedCalls, structural_tag
 
 PATH = {
@@ -59,9 +59,9 @@ def fits(text: str, *names: str, several: bool = True, otherwise: bool = False) 
 def test_every_form_of_a_call_that_is_read_may_be_written(text: str) -> None:
     assert fits(text)
     assert fits(text, several=False)
-    (call,) = hermes.parse(text, SCHEMAS).calls
+    (call,) = call_parser.parse(text, SCHEMAS).calls
     tools = [{"function": {"name": name, "parameters": schema}} for name, schema in SCHEMAS.items()]
-    assert hermes.check(call, tools) == ""
+    assert call_parser.check(call, tools) == ""
 
 
 @pytest.mark.parametrize(
@@ -143,5 +143,5 @@ def test_arguments_of_an_unknown_schema_may_be_any_object() -> None:
 @given(st.text(st.characters(codec="utf-8"), max_size=20), st.none() | st.integers(-9, 9**9))
 def test_what_the_harness_writes_fits(path: str, line: int | None) -> None:
     arguments: dict[str, Any] = {"path": path} | ({} if line is None else {"line": line})
-    assert fits(hermes.render("read", arguments))
+    assert fits(call_parser.render("read", arguments))
     assert fits(f'<tool_call>\n{{"name": "read", "arguments": {json.dumps(arguments)}}}\n</tool_call>')

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursorbench.harness import hermes
+from cursorbench.harness import call_parser
 from cursorbench.harness.chat import assistant_message
 
 PROPERTIES: dict[str, Any] = {
@@ -39,7 +39,7 @@ ARGUMENTS = {
     "additionalProperties": {"type": "null"},
 }
 TOOL = {"type": "function", "function": {"name": "edit", "parameters": ARGUMENTS}}
-PARAMETERS = hermes.ToolSet([TOOL]).parameters
+PARAMETERS = call_parser.ToolSet([TOOL]).parameters
 
 
 def call(**values: str) -> str:
@@ -91,25 +91,25 @@ def call(**values: str) -> str:
     ],
 )
 def test_a_value_has_the_type_that_the_schema_has_for_it(key: str, text: str, value: Any) -> None:
-    (found,) = hermes.parse(call(**{key: text}), PARAMETERS).calls
+    (found,) = call_parser.parse(call(**{key: text}), PARAMETERS).calls
     assert (found.name, found.error, json.loads(found.arguments)) == ("edit", "", {key: value})
 
 
 def test_calls_and_the_text_around_them() -> None:
     text = f"First.\n{call(path='a')}\nThen.{call(path='b', line='3')}"
-    parsed = hermes.parse(text, PARAMETERS)
+    parsed = call_parser.parse(text, PARAMETERS)
     assert parsed.content == "First.\n\nThen."
     assert [json.loads(one.arguments) for one in parsed.calls] == [{"path": "a"}, {"path": "b", "line": 3}]
     assert [text[one.start : one.end] for one in parsed.calls] == [call(path="a"), call(path="b", line="3")]
 
 
 def test_values_are_text_to_who_does_not_know_the_tools() -> None:
-    (found,) = hermes.parse(call(line="3")).calls
+    (found,) = call_parser.parse(call(line="3")).calls
     assert json.loads(found.arguments) == {"line": "3"}
 
 
 def test_the_last_call_may_lack_its_closing_tag_and_a_call_may_have_no_values() -> None:
-    (found,) = hermes.parse("<tool_call>\n<function=edit>\n</function>\n").calls
+    (found,) = call_parser.parse("<tool_call>\n<function=edit>\n</function>\n").calls
     assert (found.name, found.arguments, found.error) == ("edit", "{}", "")
 
 
@@ -126,14 +126,14 @@ def test_the_last_call_may_lack_its_closing_tag_and_a_call_may_have_no_values() 
     ],
 )
 def test_what_does_not_parse_stays_text_and_is_told(text: str) -> None:
-    parsed = hermes.parse(f"{text}{call(path='a')}", PARAMETERS)
+    parsed = call_parser.parse(f"{text}{call(path='a')}", PARAMETERS)
     assert [one.error for one in parsed.calls] == ["unparsable", ""]
     assert parsed.content == text
 
 
 def test_a_call_is_checked_as_any_other() -> None:
-    tools = hermes.ToolSet([TOOL])
-    found = [hermes.parse(text, PARAMETERS).calls[0] for text in (call(line="3"), call(line="x"))]
+    tools = call_parser.ToolSet([TOOL])
+    found = [call_parser.parse(text, PARAMETERS).calls[0] for text in (call(line="3"), call(line="x"))]
     assert [tools.check(one) for one in found] == ["", "schema"]
     message = assistant_message(call(line="3"), tools=[TOOL])
     assert message["tool_calls"][0]["function"] == {"name": "edit", "arguments": '{"line": 3}'}
@@ -141,7 +141,7 @@ def test_a_call_is_checked_as_any_other() -> None:
 
 @given(st.dictionaries(st.sampled_from(["path", "note"]), st.text(st.characters(exclude_characters="<"))))
 def test_any_text_comes_back_as_it_was_written(values: dict[str, str]) -> None:
-    (found,) = hermes.parse(call(**values)).calls
+    (found,) = call_parser.parse(call(**values)).calls
     assert json.loads(found.arguments) == values
 
 
@@ -161,6 +161,6 @@ def test_no_answer_takes_long(unit: str) -> None:
     for count in (2_000, 8_000):
         text = f"<tool_call><function=a><parameter=b>{unit * count}"
         began = time.process_time()
-        hermes.parse(text, PARAMETERS)
+        call_parser.parse(text, PARAMETERS)
         seconds[count] = time.process_time() - began
     assert seconds[8_000] < 20 * seconds[2_000] + 0.2

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from cursorbench.harness import hermes
+from cursorbench.harness import call_parser
 from cursorbench.harness.budget import INFRASTRUCTURE, Budget, StopReason, Usage
 from cursorbench.harness.chat import assistant_message
 from cursorbench.harness.loop import AgentLoop
@@ -25,7 +25,7 @@ def small(folder):
 
 
 def edit(old, new, path="shop.py"):
-    return hermes.render("edit_file", {"path": path, "old": old, "new": new})
+    return call_parser.render("edit_file", {"path": path, "old": old, "new": new})
 
 
 @pytest.fixture
@@ -106,7 +106,9 @@ def test_a_call_that_ran_goes_on_beside_one_that_did_not_parse(loop):
 
 def test_invalid_calls_are_answered_and_counted(loop):
     loop.receive(
-        assistant_message(hermes.render("write_file", {}) + hermes.render("edit_file", {"path": "x"}))
+        assistant_message(
+            call_parser.render("write_file", {}) + call_parser.render("edit_file", {"path": "x"})
+        )
     )
     assert loop.stop is None
     assert [call.error for call in loop.calls] == ["unknown_tool", "schema"]
@@ -118,7 +120,7 @@ def test_invalid_calls_are_answered_and_counted(loop):
 
 def test_the_last_turn_ends_it(loop):
     for turn in range(3):
-        loop.receive(assistant_message(hermes.render("read_file", {"path": "shop.py"}), turn))
+        loop.receive(assistant_message(call_parser.render("read_file", {"path": "shop.py"}), turn))
     assert loop.stop is StopReason.MAX_TURNS
     assert loop.turns == 3
     with pytest.raises(RuntimeError):
@@ -153,7 +155,7 @@ def test_own_tools_only(tmp_path):
 def test_a_call_with_more_than_its_schema_allows_is_not_run(loop):
     loop.receive(
         assistant_message(
-            hermes.render("edit_file", {"path": "shop.py", "old": "a + b", "new": "c", "x": "1"})
+            call_parser.render("edit_file", {"path": "shop.py", "old": "a + b", "new": "c", "x": "1"})
         )
     )
     assert loop.calls[0].error == "schema"
@@ -173,7 +175,7 @@ def waiter(parties):
 
 def test_calls_of_one_message_run_side_by_side_in_their_order(tmp_path):
     loop = AgentLoop(Toolbox(Folder(tmp_path), (waiter(4),)), "Go.", "all", Budget(turns=3))
-    calls = [hermes.render("wait", arguments) for arguments in ({}, {"bad": True}, {}, {})]
+    calls = [call_parser.render("wait", arguments) for arguments in ({}, {"bad": True}, {}, {})]
     loop.receive(assistant_message("".join(calls)))
     (turn,) = loop.history
     assert [call.tool_error for call in loop.calls] == ["", "failed", "", ""], "one that fails stops no other"
@@ -187,7 +189,7 @@ def test_calls_of_one_message_run_side_by_side_in_their_order(tmp_path):
 def test_an_edit_waits_for_what_is_before_it_and_is_seen_by_what_comes_after(tmp_path):
     (tmp_path / "shop.py").write_text(CODE)
     loop = AgentLoop(small(tmp_path), "Edit.", "go", Budget(turns=3))
-    read = hermes.render("read_file", {"path": "shop.py"})
+    read = call_parser.render("read_file", {"path": "shop.py"})
     parts = [read, edit("a + b", "a - b"), read, edit("a - b", "a * b"), edit("nowhere", "x"), read]
     loop.receive(assistant_message("".join(parts)))
     results = [call.result for call in loop.calls]
@@ -204,7 +206,7 @@ class Clock:
         return self.now
 
 
-READ = hermes.render("read_file", {"path": "shop.py"})
+READ = call_parser.render("read_file", {"path": "shop.py"})
 
 
 @pytest.mark.parametrize(
@@ -268,7 +270,7 @@ def test_a_dead_sandbox_ends_it_as_infrastructure(tmp_path):
     box, sandbox = unboxed(tmp_path)
     loop = AgentLoop(box, "Work.", "go")
     sandbox.dead = True
-    loop.receive(assistant_message(hermes.render("run", {"command": "true"})))
+    loop.receive(assistant_message(call_parser.render("run", {"command": "true"})))
     assert loop.stop is StopReason.SANDBOX_DIED
     assert loop.stop in INFRASTRUCTURE
     assert loop.episode().failure
@@ -354,7 +356,7 @@ def test_whatever_a_server_answers_can_be_gone_on_with(tmp_path, message):
 def test_the_results_of_one_message_are_bounded_together(tmp_path):
     tool = Tool(define("say", "Say.", {"n": {"type": "integer"}}), lambda _, a, __: ToolResult("x" * a["n"]))
     loop = AgentLoop(Toolbox(Folder(tmp_path), (tool,)), "Go.", "all", Budget(turns=3))
-    said = [hermes.render("say", {"n": size}) for size in (30_000, 30_000, 5, 40_000)]
+    said = [call_parser.render("say", {"n": size}) for size in (30_000, 30_000, 5, 40_000)]
     loop.receive(assistant_message("".join(said)))
     assert [len(call.result) < 16_100 for call in loop.calls] == [True] * 4
     assert loop.calls[2].result == "x" * 5

@@ -14,7 +14,7 @@ import pytest
 
 from cursorbench.errors import InputMissingError, SandboxError, UsageError
 from cursorbench.harness import agent as ours
-from cursorbench.harness import hermes, installed, outside
+from cursorbench.harness import call_parser, installed, outside
 from cursorbench.harness.agent import AgentConfig
 from cursorbench.harness.budget import Budget, StopReason
 from cursorbench.harness.chat import assistant_message
@@ -260,6 +260,6 @@ def test_parallel_commands_in_a_real_sandbox(backend: Backend, root: Path) -> No
     with backend.start(Environment(root)) as sandbox:
         loop = AgentLoop(Toolbox(SandboxPlace(sandbox), task_tools(ToolSettings())), "Work.", "go")
         waiting = "touch here-$$; until [ $(ls -d here-* | wc -l) = 4 ]; do sleep 0.01; done; echo $$"
-        loop.receive(assistant_message(hermes.render("run", {"command": waiting}) * 4))
+        loop.receive(assistant_message(call_parser.render("run", {"command": waiting}) * 4))
     assert [one.tool_error for one in loop.calls] == [""] * 4, "each waits for the three others"
     assert len({one.result for one in loop.calls}) == 4

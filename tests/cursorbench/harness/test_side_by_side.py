@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cursorbench.harness import hermes, side_by_side
+from cursorbench.harness import call_parser, side_by_side
 from cursorbench.harness.budget import Budget
 from cursorbench.harness.chat import assistant_message
 from cursorbench.harness.loop import AgentLoop
@@ -49,7 +49,7 @@ def played(messages: list[str]) -> Any:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(CALLS, min_size=1, max_size=7))
 def test_as_one_after_the_other(calls: list[tuple[str, dict[str, str]]]) -> None:
-    texts = [hermes.render(name, arguments) for name, arguments in calls]
+    texts = [call_parser.render(name, arguments) for name, arguments in calls]
     assert played(["".join(texts)]) == played(texts)
 
 

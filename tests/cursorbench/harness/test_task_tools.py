@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cursorbench.harness import commands
-from cursorbench.harness.hermes import ToolSet
+from cursorbench.harness.call_parser import ToolSet
 from cursorbench.harness.results import ErrorClass, error_class
 from cursorbench.harness.task_tools import ToolSettings, task_tools
 from cursorbench.harness.toolbox import MAX_ARGUMENT_CHARS, Toolbox

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from cursorbench.harness import hermes
+from cursorbench.harness import call_parser
 from cursorbench.harness.chat import assistant_message
 from evals.population.episode import begin
 from evals.population.people import day_of
@@ -14,7 +14,7 @@ CASES = [case for cases in day_of("train", 1, 100, 600) for case in cases]
 
 
 def whole_file(case, after):
-    return hermes.render("edit_file", {"path": case.path, "old": case.before, "new": after})
+    return call_parser.render("edit_file", {"path": case.path, "old": case.before, "new": after})
 
 
 def answer(case, text, tmp_path, next_request=""):
@@ -75,7 +75,10 @@ def test_a_question_is_welcome_where_something_was_left_unsaid(tmp_path):
     [
         ('<tool_call>{"name": "edit_file", "argum', Outcome.JUNK),
         ("Done.", Outcome.NOTHING),
-        (hermes.render("edit_file", {"path": "x.py", "old": "nothing like it", "new": "x"}), Outcome.NOTHING),
+        (
+            call_parser.render("edit_file", {"path": "x.py", "old": "nothing like it", "new": "x"}),
+            Outcome.NOTHING,
+        ),
     ],
 )
 def test_answers_without_an_edit_displease(tmp_path, text, outcome):

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from cursorbench.errors import DependencyDownError, UsageError
-from cursorbench.harness import hermes
+from cursorbench.harness import call_parser
 from evals.population import client as population_client
 from evals.population import people, simulate
 from evals.population.people import DAY_S, FIRST_DAY
@@ -31,7 +31,7 @@ def scripted(case):
     elif case.kind == "beyond":
         said = '<tool_call>{"name": "edit_file", "argum'
     else:
-        said = hermes.render("edit_file", {"path": case.path, "old": case.before, "new": goal})
+        said = call_parser.render("edit_file", {"path": case.path, "old": case.before, "new": goal})
     return replace(case, text=f"{case.text}\nstub:say {said}")
 
 

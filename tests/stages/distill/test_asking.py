@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cursorbench.harness import hermes
+from cursorbench.harness import call_parser
 from cursorbench.harness.chat import assistant_message
 from evals.population.episode import begin, scratch
 from evals.population.people import Case, day_of
@@ -56,7 +56,7 @@ def answered(case: Case, text: str, root: Path) -> Episode:
 
 
 def edit(case: Case, after: str) -> str:
-    return hermes.render("edit_file", {"path": case.path, "old": case.before, "new": after})
+    return call_parser.render("edit_file", {"path": case.path, "old": case.before, "new": after})
 
 
 @dataclass(frozen=True)

@@ -256,6 +256,7 @@ def test_invalid_calls_are_summed_per_episode() -> None:
         ("```sh\nsudo rm -r build  # all of it\n```\nThat is all.", False),
         ("found = users.empty?\nThat is all.", False),
         ("Of <think> then. Which value should it be? It is read once.", True),  # said, whatever tag is before
+        ("I stopped. <tool_call> Which value should it be?", True),  # no call is on record: people read it
         ("```js\n/**\n * Which value should it be?\n */\nf();\n```", True),
         # strings, flags and signatures of code that is shown
         (

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursorbench.harness.hermes import ToolSet
+from cursorbench.harness.call_parser import ToolSet
 from cursorbench.json_values import MAX_VALUES, values
 from stages.gateway import event_data, events, offered_tools
 from stages.gateway.asking import asked

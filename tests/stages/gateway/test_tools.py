@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cursorbench.harness.call_blocks import ANY, Block, blocks_of
-from cursorbench.harness.hermes import ToolSet, render
+from cursorbench.harness.call_parser import ToolSet, render
 from cursorbench.harness.thoughts import Thoughts
 from stages.gateway.offered_tools import _Compiled
 from stages.gateway.tools import Answer, Sent, Thought, ToolStream, read_answer

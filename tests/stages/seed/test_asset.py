@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import pytest
 
-from cursorbench.harness import hermes
+from cursorbench.harness import call_parser
 from cursorbench.harness.tools import DEFAULT_TOOLS
 from evals.population.people import SYSTEM, day_of
 from stages.init import seed_folder
@@ -65,7 +65,7 @@ def test_the_template_renders_what_was_trained_on(tokenizer):
     text = tokenizer.apply_chat_template(
         messages, tools=list(DEFAULT_TOOLS), tokenize=False, add_generation_prompt=True
     )
-    rendered = hermes.render("edit_file", arguments)
+    rendered = call_parser.render("edit_file", arguments)
     assert text == (
         f"{render_system(SYSTEM, DEFAULT_TOOLS)}{USER}a.py\nx\n\nfix it{END}"
         f"{ASSISTANT}On it. {rendered}{rendered}{END}{TOOL}ok{END}{TOOL}error{END}{ASSISTANT}"
@@ -80,7 +80,7 @@ def test_tokens_give_the_text_back_and_prompts_are_short(tokenizer):
         lengths.append(len(ids))
         assert tokenizer.decode(ids, skip_special_tokens=False) == prompt
     assert sum(lengths) / len(lengths) < 110
-    call = hermes.render("edit_file", {"path": "a.py", "old": "f(a):\n    x", "new": "y"})
+    call = call_parser.render("edit_file", {"path": "a.py", "old": "f(a):\n    x", "new": "y"})
     shown = tokenizer.decode(tokenizer(call + END)["input_ids"], skip_special_tokens=True)
     assert shown == call
     assert set(SPECIAL_TOKENS) <= set(tokenizer.get_vocab())

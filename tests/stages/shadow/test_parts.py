@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cursorbench.harness.call_parser import ToolSet
 from cursorbench.harness.forced_calls import ForcedCalls, structural_tag
-from cursorbench.harness.hermes import ToolSet
 from cursorbench.harness.tools import DEFAULT_TOOLS
 from stages.records import Sampling
 from stages.shadow.compare import Tolerance, compare

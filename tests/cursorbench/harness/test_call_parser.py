@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursorbench.errors import UsageError
-from cursorbench.harness import hermes
+from cursorbench.harness import call_parser
 
 EDIT = {
     "type": "function",
@@ -26,11 +26,11 @@ GOOD = '<tool_call>{"name": "edit_file", "arguments": {"path": "a.py", "old": "x
 
 
 def test_plain_text_is_content():
-    assert hermes.parse("Which rate?") == hermes.Parsed("Which rate?", ())
+    assert call_parser.parse("Which rate?") == call_parser.Parsed("Which rate?", ())
 
 
 def test_one_call_with_text_around_it():
-    parsed = hermes.parse(f"Sure.\n{GOOD} ok")
+    parsed = call_parser.parse(f"Sure.\n{GOOD} ok")
     assert parsed.content == "Sure.\n ok"
     (call,) = parsed.calls
     assert (call.name, call.error) == ("edit_file", "")
@@ -41,25 +41,25 @@ def test_one_call_with_text_around_it():
 def test_arguments_are_kept_to_the_letter():
     raw = '{ "b":1.50,  "a" : [1 ,2] }'
     text = f'<tool_call>\n{{"arguments": {raw}, "name": "t"}}\n</tool_call>'
-    (call,) = hermes.parse(text).calls
+    (call,) = call_parser.parse(text).calls
     assert call.arguments == raw
 
 
 def test_parallel_calls():
-    parsed = hermes.parse(GOOD + GOOD)
+    parsed = call_parser.parse(GOOD + GOOD)
     assert parsed.content == ""
     assert [call.name for call in parsed.calls] == ["edit_file", "edit_file"]
 
 
 def test_a_closing_tag_inside_a_string_does_not_end_the_call():
-    text = hermes.render("edit_file", {"path": "a", "old": "</tool_call>", "new": "<tool_call>"})
-    (call,) = hermes.parse(text).calls
+    text = call_parser.render("edit_file", {"path": "a", "old": "</tool_call>", "new": "<tool_call>"})
+    (call,) = call_parser.parse(text).calls
     assert call.error == ""
     assert json.loads(call.arguments)["old"] == "</tool_call>"
 
 
 def test_an_unclosed_last_call_counts_as_vllm_counts_it():
-    (call,) = hermes.parse(GOOD.removesuffix("</tool_call>")).calls
+    (call,) = call_parser.parse(GOOD.removesuffix("</tool_call>")).calls
     assert call.error == ""
 
 
@@ -80,14 +80,14 @@ def test_an_unclosed_last_call_counts_as_vllm_counts_it():
 )
 def test_what_does_not_parse_stays_in_the_content(body):
     text = f"a<tool_call>{body}</tool_call>b"
-    parsed = hermes.parse(text)
+    parsed = call_parser.parse(text)
     assert parsed.content == text
     assert [call.error for call in parsed.calls] == ["unparsable"]
     assert parsed.valid == ()
 
 
 def test_a_broken_call_does_not_void_the_others():
-    parsed = hermes.parse(
+    parsed = call_parser.parse(
         '<tool_call>{"name": <tool_call>' + GOOD.removeprefix("<tool_call>") + "<tool_call>{"
     )
     assert [call.error for call in parsed.calls] == ["unparsable", "", "unparsable"]
@@ -98,17 +98,17 @@ def test_a_broken_call_does_not_void_the_others():
     ("text", "error"),
     [
         (GOOD, ""),
-        (hermes.render("edit_file", {"path": "a", "old": "x"}), "schema"),
-        (hermes.render("edit_file", {"path": "a", "old": "x", "new": 3}), "schema"),
-        (hermes.render("edit_file", '"a string"'), "schema"),
-        (hermes.render("edit_files", {"path": "a", "old": "x", "new": "y"}), "unknown_tool"),
+        (call_parser.render("edit_file", {"path": "a", "old": "x"}), "schema"),
+        (call_parser.render("edit_file", {"path": "a", "old": "x", "new": 3}), "schema"),
+        (call_parser.render("edit_file", '"a string"'), "schema"),
+        (call_parser.render("edit_files", {"path": "a", "old": "x", "new": "y"}), "unknown_tool"),
         ("<tool_call>{</tool_call>", "unparsable"),
     ],
 )
 def test_check(text, error):
-    (call,) = hermes.parse(text).calls
-    assert hermes.check(call, [EDIT]) == error
-    assert hermes.ToolSet([EDIT]).check(call) == error
+    (call,) = call_parser.parse(text).calls
+    assert call_parser.check(call, [EDIT]) == error
+    assert call_parser.ToolSet([EDIT]).check(call) == error
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_check(text, error):
 )
 def test_malformed_tools_are_the_callers_fault(tool):
     with pytest.raises(UsageError) as caught:
-        hermes.ToolSet([tool])
+        call_parser.ToolSet([tool])
     assert caught.value.code == 2
     assert caught.value.hint
 
@@ -139,8 +139,8 @@ def test_a_schema_that_cannot_be_applied_fetches_nothing_and_judges_where_it_can
     """A reference that leads nowhere is the client's fault, and called every call wrong before. One that
     leads to itself takes too long, as others do that no call may come through."""
     tool = {"type": "function", "function": {"name": "edit_file", "parameters": schema}}
-    (call,) = hermes.parse(GOOD).calls
-    assert hermes.check(call, [tool]) == error
+    (call,) = call_parser.parse(GOOD).calls
+    assert call_parser.check(call, [tool]) == error
 
 
 _pieces = st.lists(
@@ -154,7 +154,7 @@ _pieces = st.lists(
 
 @given(_pieces.map("".join))
 def test_any_text_is_accounted_for(text):
-    parsed = hermes.parse(text)
+    parsed = call_parser.parse(text)
     rebuilt, at = [], 0
     for call in parsed.calls:
         assert at <= call.start < call.end <= len(text)
@@ -174,7 +174,7 @@ _json = st.recursive(
 
 @given(st.text(), st.dictionaries(st.text(), _json, max_size=4), st.text(alphabet="abc <\n"))
 def test_what_is_rendered_is_read_back(name, arguments, before):
-    parsed = hermes.parse(before + hermes.render(name, arguments))
+    parsed = call_parser.parse(before + call_parser.render(name, arguments))
     assert parsed.content == before
     (call,) = parsed.calls
     assert call.name == name
@@ -188,10 +188,10 @@ def test_a_set_of_tools_is_compiled_in_bounded_work() -> None:
         {"type": "function", "function": {"name": f"f{n}", "parameters": {"properties": properties}}}
         for n in range(100)
     ]
-    hermes.ToolSet(tools[:1])
+    call_parser.ToolSet(tools[:1])
     began = time.process_time()
     with pytest.raises(UsageError, match="the schemas of 3 tools take too long"):
-        hermes.ToolSet(tools)
+        call_parser.ToolSet(tools)
     assert time.process_time() - began < 10
 
 
@@ -199,4 +199,4 @@ def test_an_ordinary_set_of_many_tools_is_compiled() -> None:
     names = ("path", "old", "new", "limit", "offset", "recursive")
     schema = {"properties": {name: {"type": "string"} for name in names}, "required": list(names[:1])}
     tools = [{"type": "function", "function": {"name": f"f{n}", "parameters": schema}} for n in range(200)]
-    assert len(hermes.ToolSet(tools).names) == 200
+    assert len(call_parser.ToolSet(tools).names) == 200
