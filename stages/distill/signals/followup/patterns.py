@@ -43,9 +43,11 @@ class Patterns:
     opening_characters: int
     all: dict[str, Pattern]
 
-    def found(self, texts: Sequence[str], names: Iterable[str] = ()) -> dict[str, Bools]:
-        """Which texts have a feature, for each of `names` (default: all)."""
-        said = column(prose(texts))
+    def found(
+        self, texts: Sequence[str], names: Iterable[str] = (), said: Sequence[str] | None = None
+    ) -> dict[str, Bools]:
+        """Which texts have a feature, for each of `names` (default: all). `said`: their prose, if known."""
+        said = column(prose(texts) if said is None else said)
         plain = said.str.replace_all(self.all["resolved"].loose, " resolved ")
         opening = plain.str.slice(0, self.opening_characters)
         whole = column(texts)
