@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from cursorbench.harness.call_blocks import ANY, Block, blocks_of
-from cursorbench.harness.thoughts import CLOSE, OPEN
+from cursorbench.harness.thoughts import CLOSE, OPEN, PAIRS
 from stages.modelio import TEMPLATES, TOKENIZER_FILE
 
 _BEHIND = 2  # tokens at a prompt's end: the tag, and line ends behind it
@@ -26,6 +26,7 @@ _TEMPLATES = ("chat_template.jinja", "tokenizer_config.json", f"{TEMPLATES}/*.ji
 class _Added(msgspec.Struct):
     id: int
     content: str
+    special: bool = False
 
 
 class _Tokenizer(msgspec.Struct):
@@ -40,11 +41,14 @@ class ModelForms(NamedTuple):
         others: ids of the other tokens that a template may write of its own, blanks apart: behind a tag they
             say that it is the user's.
         blocks: its blocks of calls.
+        hidden: some of these tags are special tokens, which engines leave out of texts unless they are told
+            to show them (`skip_special_tokens`).
     """
 
     tags: dict[str, int]
     blocks: tuple[Block, ...] = ANY
     others: frozenset[int] = frozenset()
+    hidden: bool = False
 
     def begins_within(self, prompt: Sequence[int]) -> bool:
         """Whether a thought is open at the end of a prompt (token ids)."""
@@ -76,4 +80,8 @@ def _read(checkpoint: Path) -> ModelForms:
     told += [path.read_text(errors="replace") for path in templates]
     tags = {token.content: token.id for token in tokenizer.added_tokens if token.content in (OPEN, CLOSE)}
     others = (token.id for token in tokenizer.added_tokens if token.content.strip())
-    return ModelForms(tags, blocks_of("\n".join(told)), frozenset(others) - {*tags.values()})
+    blocks = blocks_of("\n".join(told))
+    tagged = {*PAIRS, *PAIRS.values()}
+    tagged |= {tag for block in blocks for tag in (block.open, block.close, block.mark)}
+    hidden = any(token.special and token.content in tagged for token in tokenizer.added_tokens)
+    return ModelForms(tags, blocks, frozenset(others) - {*tags.values()}, hidden)

@@ -73,16 +73,17 @@ def _rendered(tokenizer: PreTrainedTokenizerBase, messages: list[Any], *, begins
         return None
 
 
-def _told(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
-    """The text as engines tell it: without special tokens."""
+def _told(tokenizer: PreTrainedTokenizerBase, folder: Path, text: str) -> str:
+    """The text as engines are asked to tell it: without special tokens, where none of them is read."""
     ids = tokenizer.encode(text, add_special_tokens=False)
-    return str(tokenizer.decode(ids, skip_special_tokens=True))
+    return str(tokenizer.decode(ids, skip_special_tokens=not forms_of(folder).hidden))
 
 
 def _hides_calls(tokenizer: PreTrainedTokenizerBase, folder: Path, whole: str) -> bool:
     if _PATH not in whole:
         return False
-    calls = call_parser.parse(_told(tokenizer, whole), {_TOOL: _PARAMETERS}, forms_of(folder).blocks).valid
+    told = _told(tokenizer, folder, whole)
+    calls = call_parser.parse(told, {_TOOL: _PARAMETERS}, forms_of(folder).blocks).valid
     return not any(call.name == _TOOL and json.loads(call.arguments) == {"path": _PATH} for call in calls)
 
 
@@ -90,9 +91,9 @@ def _hides_thoughts(tokenizer: PreTrainedTokenizerBase, folder: Path) -> bool:
     asked = _rendered(tokenizer, [_USER], begins=True) or ""
     if asked.rstrip().endswith(OPEN):
         ids = tokenizer.encode(asked, add_special_tokens=False)
-        return not forms_of(folder).begins_within(ids) or CLOSE not in _told(tokenizer, CLOSE)
+        return not forms_of(folder).begins_within(ids) or CLOSE not in _told(tokenizer, folder, CLOSE)
     whole = _rendered(tokenizer, [_USER, {**_CALLS, **_THINKS}, _RESULT], begins=False) or ""
-    before, thought, behind = _told(tokenizer, whole).partition(_THOUGHT)
+    before, thought, behind = _told(tokenizer, folder, whole).partition(_THOUGHT)
     return bool(thought) and not any(
         before.rstrip().endswith(tag) and behind.lstrip().startswith(end) for tag, end in PAIRS.items()
     )

@@ -8,6 +8,11 @@
     <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{...}   DeepSeek-V3, R1 and V3.1
     <｜DSML｜function_calls><｜DSML｜invoke name="NAME">...            DeepSeek-V3.2
     <｜DSML｜tool_calls><｜DSML｜invoke name="NAME">...                DeepSeek-V4
+    [TOOL_CALLS]NAME[ARGS]{...}                                     Mistral since 2025
+    [TOOL_CALLS] [{"name": NAME, "arguments": {...}}]               Mistral before
+    <TOOLCALL>[{"name": NAME, "arguments": {...}}]</TOOLCALL>       Nemotron
+    <tool_calls>[{"name": NAME, "arguments": {...}}]</tool_calls>   Hunyuan, Apriel, Jamba
+    <|tool_call|>[{"name": NAME, "arguments": {...}}]<|/tool_call|> Phi-4-mini, Granite 3
 
 The first two are looked for whatever the model; the others where its template or its tokens have their tag:
 to another model it is a text like any. Sources: the models' templates; vLLM's parsers of these families.
@@ -48,7 +53,8 @@ Read = Callable[[str, int, Schemas], Body | bool]  # the call at an offset; else
 
 
 class Block(NamedTuple):
-    """How a family writes calls. `mark`: what only its templates or tokens have, "" for any model's."""
+    """How a family writes calls. `close`: "" where the call itself is the end. `mark`: what only its
+    templates or tokens have, "" for any model's."""
 
     open: str
     close: str
@@ -124,8 +130,11 @@ def _hermes(text: str, begin: int, parameters: Schemas) -> Body | bool:
     if text.startswith(function_tags.OPENING[: len(text) - begin], begin) and begin < len(text):
         return _tagged(_QWEN, text, begin, parameters)
     end = _object(text, begin)
-    if isinstance(end, bool):
-        return end
+    return end if isinstance(end, bool) else _named_in(text, begin, end)
+
+
+def _named_in(text: str, begin: int, end: int) -> Body | bool:
+    """The call that a whole object is."""
     try:
         call = msgspec.json.decode(text[begin:end], type=_Call)
         return Body(call.name, bytes(call.arguments).decode(), end)
@@ -160,6 +169,35 @@ def _deepseek(text: str, begin: int, _: Schemas) -> Body | bool:
     return Body((head[1] or head[2]).strip(), text[head.end() : end], tail.end())
 
 
+def _item(text: str, begin: int, _: Schemas) -> Body | bool:
+    """An object of an array, and the comma before it."""
+    end = _object(text, at := _behind_blanks(text, begin + text.startswith(",", begin)))
+    return end if isinstance(end, bool) else _named_in(text, at, end)
+
+
+def _listed(text: str, begin: int, _: Schemas) -> Body | bool:
+    """The same, with the brackets around them all."""
+    found = _item(text, _behind_blanks(text, begin + text.startswith("[", begin)), _)
+    if isinstance(found, bool):
+        return found
+    behind = _behind_blanks(text, found.end)
+    return found._replace(end=behind + 1) if text.startswith("]", behind) else found
+
+
+_NAMED = re.compile(rf"([^\[\]{{}}<>\s\"]{{1,{LONGEST}}})(?:\[CALL_ID\][^\[\]{{}}\s]{{1,64}})?(?:\[ARGS\])?")
+_NAMED_SO_FAR = re.compile(rf"[^\[\]{{}}<>\s\"]{{1,{LONGEST}}}(?:\[[A-Z_]*\]?[^\[\]{{}}\s]{{0,64}}){{0,2}}")
+
+
+def _mistral(text: str, begin: int, _: Schemas) -> Body | bool:
+    head = _NAMED.match(text, begin)
+    if head is None or not text.startswith("{", at := _behind_blanks(text, head.end())):
+        return not text[begin:] or (
+            len(text) - begin <= LONGEST and _NAMED_SO_FAR.fullmatch(text.rstrip(), begin) is not None
+        )
+    end = _object(text, at)
+    return end if isinstance(end, bool) else Body(head[1], text[at:end], end)
+
+
 def _dsml(name: str) -> Block:
     close = f"</｜DSML｜{name}>"
     return Block(f"<｜DSML｜{name}>", close, partial(_tagged, function_tags.dsml(close)), True, "｜DSML｜")
@@ -170,12 +208,21 @@ HERMES = Block(OPEN, CLOSE, _hermes)
 ANY = (HERMES,)
 _MINIMAX = "<minimax:tool_call>"
 _SEED = "</seed:tool_call>"
+_MISTRAL = "[TOOL_CALLS]"
+_LISTED = (
+    ("<TOOLCALL>", "</TOOLCALL>"),
+    ("<tool_calls>", "</tool_calls>"),
+    ("<|tool_call|>", "<|/tool_call|>"),
+)
 _OTHERS = (
     Block(OPEN, CLOSE, _glm, mark="<arg_key>"),
     Block(_MINIMAX, "</minimax:tool_call>", partial(_tagged, MINIMAX), True, _MINIMAX),
     Block("<seed:tool_call>", _SEED, partial(_tagged, function_tags.qwen(_SEED)), mark="<seed:tool_call>"),
     Block("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", _deepseek, True, "<｜tool▁calls▁begin｜>"),
     *map(_dsml, ("function_calls", "tool_calls")),
+    *(Block(f"{_MISTRAL}{blank}[", "]", _item, True, _MISTRAL) for blank in ("", " ")),
+    Block(_MISTRAL, "", _mistral, mark=_MISTRAL),
+    *(Block(tag, end, _listed, True, tag) for tag, end in _LISTED),
 )
 # whoever's answer it is; of two that open alike the stricter: what it cannot read, neither can
 EVERY = (*ANY, *(block for block in _OTHERS if block.open != OPEN))

@@ -1,5 +1,5 @@
 """What a model thinks before it answers: what stands between `<think>` and `</think>` as it begins.
-Seed-OSS writes `<seed:think>`; tags of other families are text.
+Seed-OSS writes `<seed:think>`, Mistral's models `[THINK]`; tags of other families are text.
 
 Some templates end a prompt with the opening tag, and the answer has the closing one alone. A call that a
 model thinks of is none, so an answer is taken apart here before its calls are looked for (`call_parser.py`).
@@ -15,7 +15,8 @@ from typing import Literal, NamedTuple
 
 OPEN = "<think>"
 CLOSE = "</think>"
-PAIRS = {OPEN: CLOSE, "<seed:think>": "</seed:think>"}  # the second where it begins an answer
+# those behind the first where they begin an answer
+PAIRS = {OPEN: CLOSE, "<seed:think>": "</seed:think>", "[THINK]": "[/THINK]"}
 _QUOTES = {"`", '"', "'"}
 
 

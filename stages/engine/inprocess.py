@@ -114,12 +114,13 @@ class InProcessEngine:
 
         Raises UsageError (2) where the model has no chat template: no conversation can be put to it.
         """
+        shown = {"skip_special_tokens": False} if forms_of(self.checkpoint_dir).hidden else {}
         requests = [
             {
                 "messages": list(request.messages),
                 "tools": list(request.tools),
                 "max_tokens": request.max_tokens,
-                "sampling": sampling_of(request, self.sampling),
+                "sampling": {**sampling_of(request, self.sampling), **shown},
             }
             for request in batch
         ]

@@ -29,6 +29,7 @@ from stages.gateway.sampled import Sampled, arrays, find_defect
 from stages.gateway.served import Checkpoint
 from stages.gateway.tools import Answer
 from stages.gateway.turns import defect_of, spans_of
+from stages.model_forms import forms_of
 from stages.records import BEGUN, GOES_ON, GROUP, POPULATION, RETRIED, Generation, Sampling
 from stages.spool import SpoolFullError, SpoolWriter, Tokens
 from stages.vault import Vault
@@ -53,7 +54,8 @@ class Call:
     @property
     def upstream(self) -> bytes:
         """The engine's request body."""
-        return addressed(self.request.upstream, self.route or self.arm.engine.model)
+        shown = self.request.api == "chat" and forms_of(self.checkpoint.path).hidden
+        return addressed(self.request.upstream, self.route or self.arm.engine.model, shown=shown)
 
 
 class Recorder:

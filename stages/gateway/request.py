@@ -203,9 +203,13 @@ def _upstream(
     return orjson.dumps(body)
 
 
-def addressed(upstream: bytes, model: str) -> bytes:
-    """The engine's request body, for the `model` that it is to be answered by: known when it is sent."""
-    return b'{"model":' + orjson.dumps(model) + b"," + upstream[1:]
+def addressed(upstream: bytes, model: str, *, shown: bool = False) -> bytes:
+    """The engine's request body, for the `model` that it is to be answered by: known when it is sent.
+
+    `shown`: the text is to have special tokens in it, unless the client says otherwise, who comes last.
+    """
+    told = b',"skip_special_tokens":false,' if shown else b","
+    return b'{"model":' + orjson.dumps(model) + told + upstream[1:]
 
 
 def _messages(given: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -103,6 +103,7 @@ class ToolStream:
         self.answer = Answer()
         self._tools, self._thoughts, self._blocks = tools, thoughts, blocks
         self._held = ""
+        self._tried = 0  # of what is held, what was looked at in vain
 
     def feed(self, text: str) -> list[Sent]:
         """More text."""
@@ -142,17 +143,18 @@ class ToolStream:
         if length:
             self.answer.content += self._held[:length]
             out.append(self._held[:length])
-            self._held = self._held[length:]
+            self._held, self._tried = self._held[length:], 0
 
     def _take(self, out: list[Sent], start: int, block: Block, *, last: bool) -> bool:
         """The block that opens at `start`, and what is before it; False while more text may change it."""
         assert self._tools is not None
         self._emit(out, start)
-        held, body = self._held, len(block.open)
-        if not last and held.find(block.close, body) < 0 and held.find(block.open, body) < 0:
+        held = self._held
+        if not last and not self._may_end(block):
             return False
         found = call_parser.block_at(held, 0, block, self._tools.parameters)
         if not (found.final or last):
+            self._tried = len(held)
             return False
         for call in found.calls:
             entry = self.answer.take(call, self._tools)
@@ -160,5 +162,13 @@ class ToolStream:
                 self._emit(out, call.end)
                 return True
             out.append(entry)
-        self._held = held[found.calls[-1].end :]
+        self._held, self._tried = held[found.calls[-1].end :], 0
         return True
+
+    def _may_end(self, block: Block) -> bool:
+        """Whether what has come since it was last looked at may end the block that is held."""
+        end = block.close or ("}" if "{" in self._held else "")
+        body = len(block.open)
+        return self._held.find(end, max(body, self._tried - len(end) + 1)) >= 0 or (
+            self._held.find(block.open, max(body, self._tried - body + 1)) >= 0
+        )

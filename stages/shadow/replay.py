@@ -62,7 +62,7 @@ def replay(
         asked: called after each pair.
         gone: called before that when an engine was not there to answer; what it raises ends the replay.
     """
-    salt = secrets.token_hex(16)
+    told: dict[str, Any] = {"cache_salt": secrets.token_hex(16), "skip_special_tokens": not forms.hidden}
     with (
         _client(live, side_by_side, timeout_s) as ours,
         _client(candidate, side_by_side, timeout_s) as theirs,
@@ -76,7 +76,7 @@ def replay(
             read = partial(_read, tools=offered, forms=forms, begun=begun)
             sides = [(ours, live.model or model), (theirs, candidate.model or model)]
             found = {
-                client: _ask(client, body(request, name, context, offered) | {"cache_salt": salt}, read)
+                client: _ask(client, body(request, name, context, offered) | told, read)
                 for client, name in (sides if number % 2 == 0 else reversed(sides))
             }
             if any(each.error in _GONE for each in found.values()):

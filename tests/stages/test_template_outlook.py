@@ -44,9 +44,9 @@ def model(folder: Path, template: str, plain: tuple[str, ...], special: tuple[st
         (HERMES, "", "<think>\n", (), ()),
         (OTHERS, THINK, "<think>\n", (), (_UNREAD_CALLS,)),
         (HERMES, "<|thinks|>{{ m.reasoning_content }}<|says|>", "", (), (_UNREAD_THOUGHTS,)),
-        (HERMES, "", "<think>\n", TAGS[2:], (_UNREAD_CALLS,)),  # engines leave special tokens out of texts
-        (HERMES, THINK, "", TAGS[:2], (_UNREAD_THOUGHTS,)),
-        (HERMES, "", "<think>\n", TAGS[:2], (_UNREAD_THOUGHTS,)),
+        (HERMES, "", "<think>\n", TAGS[2:], ()),  # engines show special tokens where tags are among them
+        (HERMES, THINK, "", TAGS[:2], ()),
+        (HERMES, "", "<think>\n", TAGS[:2], ()),
         (HERMES, "", "<think>\n", None, (_UNREAD_THOUGHTS,)),  # no token of it: not seen in a prompt's ids
     ],
 )

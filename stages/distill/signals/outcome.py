@@ -13,9 +13,8 @@ from cursorbench.harness.call_blocks import EVERY
 from stages.distill.signals.edits import Edits
 from stages.distill.text import LIMIT, column, prose
 
-_BLOCKS = re.compile(
-    "|".join(f"{re.escape(one.open)}.*?(?:{re.escape(one.close)}|\\Z)" for one in EVERY), re.DOTALL
-)
+_ENDS = {one.open: f"{re.escape(one.close)}|\\Z" if one.close else "\\Z" for one in EVERY}
+_BLOCKS = re.compile("|".join(f"{re.escape(tag)}.*?(?:{_ENDS[tag]})" for tag in sorted(_ENDS)), re.DOTALL)
 # with a language, or a question would be free in a fence; with its end, or it could swallow a question
 _FENCED = r"(?ms)^[ \t>]*```[ \t]*[^`\s][^`\n]*\n(?:.*?\n)??[ \t>]*```+[ \t]*$"
 _FENCED_WORDS = r"(?im)^([ \t>]*```)[ \t]*(?:te?xt|plain(?:text)?|md|markdown)[ \t]*$"

@@ -61,6 +61,14 @@ def dsml(name: str, values: Mapping[str, Any]) -> str:
     return f'<｜DSML｜invoke name="{name}">\n{told}</｜DSML｜invoke>\n'
 
 
+def mistral(name: str, values: Mapping[str, Any]) -> str:
+    return f"[TOOL_CALLS]{name}[ARGS]{json.dumps(values)}"
+
+
+def item(name: str, values: Mapping[str, Any]) -> str:
+    return json.dumps({"name": name, "arguments": values, "id": "a1B2c3D4e"})
+
+
 FAMILIES: dict[str, tuple[Render, str, str, str]] = {
     "glm": (glm, "", "", "<arg_key>"),
     "glm-4.7": (glm_4_7, "", "", "<arg_key>"),
@@ -70,6 +78,15 @@ FAMILIES: dict[str, tuple[Render, str, str, str]] = {
     "deepseek-r1": (deepseek_r1, "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁calls▁begin｜>"),
     "dsml": (dsml, "<｜DSML｜function_calls>\n", "</｜DSML｜function_calls>", "a ｜DSML｜ token"),
     "dsml-4": (dsml, "<｜DSML｜tool_calls>\n", "</｜DSML｜tool_calls>", "a ｜DSML｜ token"),
+    "mistral": (mistral, "", "", "[TOOL_CALLS]"),
+    "mistral-ids": (lambda *one: mistral(*one).replace("[A", "[CALL_ID]a1B2c3D4e[A"), "", "", "[TOOL_CALLS]"),
+    "mistral-plain": (lambda *one: mistral(*one).replace("[ARGS]", ""), "", "", "[TOOL_CALLS]"),
+    "mistral-v3": (item, "[TOOL_CALLS] [", "]", "[TOOL_CALLS]"),
+    "mistral-tight": (item, "[TOOL_CALLS][", "]", "[TOOL_CALLS]"),
+    "nemotron": (item, "<TOOLCALL>[", "]</TOOLCALL>", "<TOOLCALL>"),
+    "hunyuan": (item, "<tool_calls>\n[", "]\n</tool_calls>", "<tool_calls>"),
+    "phi": (item, "<|tool_call|>[", "]<|/tool_call|>", "<|tool_call|>"),
+    "granite-3": (item, "<|tool_call|>[", "]", "<|tool_call|>"),
 }
 
 
@@ -78,7 +95,7 @@ def of(family: str) -> tuple[Callable[..., str], tuple[Block, ...]]:
     render, begin, end, told = FAMILIES[family]
 
     def written(*calls: tuple[str, Mapping[str, Any]]) -> str:
-        between = "" if begin else "\n"
+        between = ", " if begin.endswith("[") else "" if begin else "\n"
         return begin + between.join(render(*call) for call in calls) + end
 
     return written, blocks_of(told)
@@ -111,6 +128,8 @@ def test_any_text_comes_back_as_it_was_written(family: str, values: dict[str, st
     written, blocks = of(family)
     if family == "seed":  # whose values may stand on lines of their own
         values = {key: value for key, value in values.items() if value == value.strip("\n")}
+    if FAMILIES[family][0] is item:  # half a pair is no JSON to whoever has to decode it
+        values = {key: value.encode("utf-8", "replace").decode() for key, value in values.items()}
     told = {"look": {"additionalProperties": {"type": "string"}}}
     (found,) = call_parser.parse(written(("look", values)), told, blocks).calls
     assert json.loads(found.arguments) == values
@@ -123,7 +142,7 @@ def test_one_that_is_cut_or_broken_is_told_and_stays_text(family: str) -> None:
     for cut in range(len(blocks[0].open), len(whole) - len(blocks[0].close) - 2):
         parsed = call_parser.parse(whole[:cut], PARAMETERS, blocks)
         assert (parsed.content, [one.error for one in parsed.calls]) == (whole[:cut], ["unparsable"]), cut
-    broken = whole.replace("edit", "<edit", 1)
+    broken = whole.replace("edit", "<edit", 1).replace('"name": ', '"name" ')
     parsed = call_parser.parse(f"{broken}{whole}", PARAMETERS, blocks)
     assert [one.error for one in parsed.calls] == ["unparsable", ""]
     assert parsed.content == broken

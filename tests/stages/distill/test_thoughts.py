@@ -41,11 +41,15 @@ def test_a_follow_up_is_to_what_was_said(world: World, name: str) -> None:
     assert episode.thinking == [pytest.approx(1 - len(said) / len(answer))]
 
 
+MINIMAX = f'<minimax:tool_call>\n<invoke name="bash">{WONDERS}\n</invoke></minimax:tool_call>'
+MISTRAL = f'[TOOL_CALLS]bash[ARGS]{{"command": "# {WONDERS}"}}'
+
+
+@pytest.mark.parametrize("call", [MINIMAX, MISTRAL])
 @pytest.mark.parametrize("called", [True, False])
-def test_a_question_in_a_call_of_any_family_is_not_asked(world: World, called: bool) -> None:
+def test_a_question_in_a_call_of_any_family_is_not_asked(world: World, called: bool, call: str) -> None:
     """One in Hermes's tags was none. Of a model that calls otherwise it is text, which people read."""
     calls = (ToolCall(id="c", name="bash", arguments=""),) * called
-    call = f'<minimax:tool_call>\n<invoke name="bash">{WONDERS}\n</invoke></minimax:tool_call>'
     world.generation("g", "e", 0, answer=f"I look.\n{call}", features={BEGUN: "0"}, tool_calls=calls)
     world.event("g", "user_message", 1_000, text="no, that's wrong")
     assert rewarded(distilled(world).outputs["experience"])["e"]["clarified"] == float(not called)

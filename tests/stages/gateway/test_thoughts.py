@@ -149,3 +149,32 @@ async def test_a_model_is_told_its_own_thoughts_again_and_no_others(rig: Rig, pa
     assert "of another" not in json.dumps(sent)
     one, two = rig.generations()
     assert (one.session, one.episode) == (two.session, two.episode)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_tags_that_are_special_tokens_are_shown(rig: Rig, tmp_path: Path, stream: bool) -> None:
+    """Engines leave special tokens out of texts: Mistral's calls were what stood between them."""
+    tags = [
+        {"id": n, "content": tag, "special": True}
+        for n, tag in enumerate(("</s>", "[TOOL_CALLS]", "[THINK]"))
+    ]
+    known: dict[str, Any] = {"added_tokens": tags}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(known))
+    rig.served.checkpoint = Checkpoint(rig.served.checkpoint.digest, tmp_path)
+    call = '[TOOL_CALLS]read_file[ARGS]{"path": "a.py"}'
+    answer = await rig.chat(f"stub:say [THINK]Hm.[/THINK]I look.{call}{call}", tools=[READ], stream=stream)
+    if stream:
+        told = [json.loads(line[6:])["choices"][0]["delta"] for line in answer.text.split("\n\n")[:-2]]
+    else:
+        told = [answer.json()["choices"][0]["message"]]
+    assert "".join(one.get("reasoning_content", "") for one in told) == "Hm."
+    assert "".join(one.get("content") or "" for one in told) == "I look."
+    functions = [call["function"] for one in told for call in one.get("tool_calls", ())]
+    assert functions == [{"name": "read_file", "arguments": '{"path": "a.py"}'}] * 2
+    await rig.chat("stub:say Done.", skip_special_tokens=True)  # who wants them left out
+    await rig.http.post("/v1/completions", json={"model": "rtrl", "prompt": "a"})
+    assert [one.get("skip_special_tokens") for one in rig.stub.requests] == [False, True, None]
+    assert forms_of(tmp_path).hidden
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "tokenizer.json").write_text(json.dumps(known | {"added_tokens": tags[:1]}))
+    assert not forms_of(tmp_path / "b").hidden

@@ -39,7 +39,8 @@ PIECES = st.sampled_from(
         "text", "<tool", "_call>", "</tool", '"', "\\", "\\u12", "}", "tru", '{"name": 1}', "[", "é",
         "<think>", "</think>", "</thi", "<arg_key>path</arg_key>", "<arg_value>", "</arg_value>", "read_file",
         "<minimax:tool_call>", '<invoke name="x">', '<parameter name="path">', "</parameter>", "</invoke>",
-        "</minimax:tool_call>",
+        "</minimax:tool_call>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]a1", "]", ",", "[TOOL_",
+        "<TOOLCALL>", "</TOOLCALL>",
     ]
 )  # fmt: skip
 
@@ -63,7 +64,7 @@ def streamed(
     st.lists(PIECES, max_size=12).map("".join),
     st.lists(st.integers(0, 200), max_size=30),
     st.sampled_from([None, False, True]),
-    st.sampled_from(["", "<arg_key>", "<minimax:tool_call>"]),
+    st.sampled_from(["", "<arg_key>", "<minimax:tool_call>", "[TOOL_CALLS] or <TOOLCALL>"]),
 )
 @example('<tool_call>{"name": "x", "arguments": {"a": "</tool_call>\\u12ab"}}</tool_call>', [59], None, "")
 @example('<tool_call>{"name": "x", "arguments": {"a": "</tool_call>"}}</tool_call>', [63], None, "")

@@ -47,8 +47,8 @@ class Patterns:
         self, texts: Sequence[str], names: Iterable[str] = (), said: Sequence[str] | None = None
     ) -> dict[str, Bools]:
         """Which texts have a feature, for each of `names` (default: all). `said`: their prose, if known."""
-        said = column(prose(texts) if said is None else said)
-        plain = said.str.replace_all(self.all["resolved"].loose, " resolved ")
+        spoken = column(prose(texts) if said is None else said)
+        plain = spoken.str.replace_all(self.all["resolved"].loose, " resolved ")
         opening = plain.str.slice(0, self.opening_characters)
         whole = column(texts)
         seen = {}
@@ -60,7 +60,7 @@ class Patterns:
                 for row in np.flatnonzero(seen[name]):
                     seen[name][row] = pattern.exact.search(looked_at[int(row)]) is not None
         if "resolved" in seen:
-            seen["resolved"] = (plain != said).to_numpy()
+            seen["resolved"] = (plain != spoken).to_numpy()
         return seen
 
 
