@@ -114,13 +114,13 @@ class InProcessEngine:
 
         Raises UsageError (2) where the model has no chat template: no conversation can be put to it.
         """
-        shown = {"skip_special_tokens": False} if forms_of(self.checkpoint_dir).hidden else {}
+        shown = forms_of(self.checkpoint_dir).hidden
         requests = [
             {
                 "messages": list(request.messages),
                 "tools": list(request.tools),
                 "max_tokens": request.max_tokens,
-                "sampling": {**sampling_of(request, self.sampling), **shown},
+                "sampling": sampling_of(request, self.sampling, shown=shown),
             }
             for request in batch
         ]
@@ -239,10 +239,12 @@ class InProcessEngine:
         return diagnose(tail(self.log), self._process.returncode, self.log, starting=self._starting)
 
 
-def sampling_of(request: ChatRequest, defaults: Mapping[str, float]) -> dict[str, float]:
-    """What one request is sampled with: vLLM's parameters by name."""
+def sampling_of(
+    request: ChatRequest, defaults: Mapping[str, float], *, shown: bool = False
+) -> dict[str, float]:
+    """What one request is sampled with: vLLM's parameters by name. `shown`: its text with special tokens."""
     asked = {} if request.temperature is None else {"temperature": request.temperature}
-    return {**defaults, **asked}
+    return {**defaults, **asked, **({"skip_special_tokens": False} if shown else {})}
 
 
 def _message(request: ChatRequest, answer: dict[str, Any], checkpoint: Path) -> dict[str, Any]:

@@ -75,6 +75,7 @@ def test_requests_that_name_no_temperature_are_sampled_as_the_engine_is_set_up()
     named = ChatRequest((), (), 5, temperature=0.2)
     assert sampling_of(replace(named, temperature=None), served) == served
     assert sampling_of(named, served) == {"temperature": 0.2, "top_p": 0.9}
+    assert sampling_of(named, {}, shown=True) == {"temperature": 0.2, "skip_special_tokens": False}
     assert "temperature" not in replace(named, temperature=None).body("m")
 
 

@@ -14,6 +14,7 @@ import pytest
 from cursorbench.harness.call_parser import ToolSet
 from cursorbench.harness.forced_calls import ForcedCalls, structural_tag
 from cursorbench.harness.tools import DEFAULT_TOOLS
+from stages.model_forms import PLAIN, ModelForms
 from stages.records import Sampling
 from stages.shadow.compare import Tolerance, compare
 from stages.shadow.recorded import Recorded
@@ -142,7 +143,11 @@ class Engine:
 
 
 def replayed(
-    live_s: Delay, candidate_s: Delay, monkeypatch: pytest.MonkeyPatch, text: str = "fine"
+    live_s: Delay,
+    candidate_s: Delay,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str = "fine",
+    forms: ModelForms = PLAIN,
 ) -> tuple[str, Asked]:
     """The verdict's reason over 12 requests of 12 users, and who was asked what."""
     asked: Asked = []
@@ -154,7 +159,7 @@ def replayed(
     ]
     how: dict[str, Any] = {"model": "m", "context": 40, "side_by_side": 1, "timeout_s": 30}
     where = {"live": engines[0].at, "candidate": engines[1].at}
-    pairs = replay(requests, **where, **how, tools=lambda _: None)
+    pairs = replay(requests, **where, **how, tools=lambda _: None, forms=forms)
     for engine in engines:
         engine.server.shutdown()
         engine.server.server_close()
@@ -179,5 +184,8 @@ def test_a_machine_that_slows_down_is_no_reason_and_a_slow_candidate_is(
     assert len({wanted["cache_salt"] for _, wanted in asked}) == 1, "of what is cached nothing counts"
     reason, _ = replayed(lambda: 0.01, lambda: 0.16, monkeypatch)
     assert "it is slower" in reason
-    reason, _ = replayed(lambda: 0.01, lambda: 0.01, monkeypatch, "<think>Hm, which of them.\n</think>\n")
+    assert {wanted["skip_special_tokens"] for _, wanted in asked} == {True}
+    thinks, hidden = "<think>Hm, which of them.\n</think>\n", PLAIN._replace(hidden=True)
+    reason, asked = replayed(lambda: 0.01, lambda: 0.01, monkeypatch, thinks, hidden)
+    assert {wanted["skip_special_tokens"] for _, wanted in asked} == {False}
     assert "empty where it was 0.0%" in reason, "a thought is no answer"
