@@ -9,6 +9,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from stages.engine.extra_args import refused
+
 Dtype = Literal["float32", "bfloat16", "float16"]
 Program = Literal["vllm", "stub"]
 
@@ -47,7 +49,11 @@ class EngineConfig(BaseModel):
         description="tokens at a time drafted with the checkpoint's multi-token prediction head, where it "
         "has one (`train.mtp_passes`); answers are distributed as without",
     )
-    extra_args: tuple[str, ...] = Field((), description="further arguments of vLLM's API server, as they are")
+    extra_args: tuple[str, ...] = Field(
+        (),
+        description="further arguments of vLLM's API server, as they are; those that rtrl itself says, or "
+        "that would change what it reads of answers, are refused",
+    )
     startup_timeout_s: float = Field(300, gt=0, description="from start to healthy")
     stop_timeout_s: float = Field(20, gt=0, description="after SIGTERM, before SIGKILL")
     update_timeout_s: float = Field(120, gt=0, description="one weight update or one verification call")
@@ -80,9 +86,11 @@ class EngineConfig(BaseModel):
     restart_backoff_max_s: float = Field(60, gt=0, description="longest pause; it doubles up to this")
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
+    def _go_together(self) -> Self:
         if self.lora_rank and self.draft_tokens:
             raise ValueError(
                 "lora_rank and draft_tokens exclude each other: the drafting head is of one policy"
             )
+        if why := refused(self.extra_args):
+            raise ValueError(why)
         return self

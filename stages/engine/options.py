@@ -8,6 +8,7 @@ from pathlib import Path
 
 from stages.delta.layout import read_layout
 from stages.engine.config import EngineConfig
+from stages.engine.extra_args import name_of
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM has room for
 # The adapter that is served, the one before, and one that is tried; the last stays empty (`adapter_held.py`).
@@ -38,8 +39,7 @@ def in_one_process(config: EngineConfig) -> bool:
     VLLM_ENABLE_V1_MULTIPROCESSING is 0, which the server heeds nowhere else. On one GPU it is the default.
     vLLM takes `_` for `-` in the names of options, so both count.
     """
-    names = (argument.split("=")[0].replace("_", "-") for argument in config.extra_args)
-    return not any(name in SPREADING for name in names)
+    return not any(name_of(argument) in SPREADING for argument in config.extra_args)
 
 
 def drafting(checkpoint_dir: Path, config: EngineConfig) -> list[str]:

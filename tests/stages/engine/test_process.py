@@ -9,10 +9,12 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import psutil
 import pytest
+from pydantic import ValidationError
 
 from stages.engine import process
 from stages.engine.config import EngineConfig
@@ -55,6 +57,29 @@ def test_the_command_line_has_the_measured_flags() -> None:
     assert variables["VLLM_CPU_KVCACHE_SPACE"] == "3"
     assert variables["TORCHDYNAMO_DISABLE"] == "1"
     assert "RTRL_ENGINE_KEY" not in line
+
+
+@pytest.mark.parametrize(
+    ("argument", "refused"),
+    [
+        ("--logprobs-mode=raw_logprobs", True),  # of what was not sampled from, without a word
+        ("--logprobs_mode", True),
+        ("--logprobs", True),  # vLLM takes a beginning for the name
+        ("--reasoning-parser", True),
+        ("--enable-log-requests", True),
+        ("--dtype", True),
+        ("--model-impl", False),
+        ("--max-num-batched-tokens", False),
+        ("--no-log-error-stack", False),
+        ("--structured-outputs-config.disable_fallback", False),
+        ("-tp", False),
+        ("--", False),
+        ("raw_logprobs", False),
+    ],
+)
+def test_what_would_undo_the_measured_flags_is_refused(argument: str, refused: bool) -> None:
+    with pytest.raises(ValidationError, match="extra_args") if refused else nullcontext():
+        EngineConfig(extra_args=(argument,))
 
 
 def test_the_model_runs_in_one_process_unless_it_is_spread(monkeypatch: pytest.MonkeyPatch) -> None:
