@@ -18,6 +18,7 @@ EACH = (
 )
 JSON = '{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}'
 HERMES = f"<tool_call>\n{JSON}\n</tool_call>"
+MISTRAL = "[TOOL_CALLS]{{ call.function.name }}[ARGS]{{ call.function.arguments | tojson }}"
 OTHERS = f"<|call|>{JSON}<|end|>"
 THINK = "<think>\n{{ m.reasoning_content }}\n</think>\n\n"
 TAGS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
@@ -46,6 +47,7 @@ def model(folder: Path, template: str, plain: tuple[str, ...], special: tuple[st
         (HERMES, "<|thinks|>{{ m.reasoning_content }}<|says|>", "", (), (_UNREAD_THOUGHTS,)),
         (HERMES, "", "<think>\n", TAGS[2:], ()),  # engines show special tokens where tags are among them
         (HERMES, THINK, "", TAGS[:2], ()),
+        (MISTRAL, "[THINK]{{ m.reasoning_content }}[/THINK]", "", ("[TOOL_CALLS]", "[ARGS]", "[THINK]"), ()),
         (HERMES, "", "<think>\n", TAGS[:2], ()),
         (HERMES, "", "<think>\n", None, (_UNREAD_THOUGHTS,)),  # no token of it: not seen in a prompt's ids
     ],
