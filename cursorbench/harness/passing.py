@@ -1,8 +1,8 @@
 """What of an agent's request goes to the server: what asks the model under test, nothing beyond it.
 
 Servers read more in a body than that: whose request it is, which other models may answer, and tools that they
-run themselves (a search of the web, say). An agent in a sandbox without a network could look its task up,
-or have a stronger model do it. Pure.
+run themselves (a search of the web, say), and fetch what an address leads to. An agent in a sandbox without a
+network could look its task up, tell others of it, or have a stronger model do it. Pure.
 """
 
 from __future__ import annotations
@@ -21,6 +21,11 @@ _OF_CLIENTS = re.compile(
     "function|custom|namespace|local_shell|apply_patch|tool_search|(?:bash|text_editor|memory|computer)_\\w+"
 )
 
+_SAID = ("messages", "input", "system")  # of a request
+_PARTS = ("content", "output")  # of a message, or a part of one
+_FETCHED = ("image_url", "video_url", "audio_url", "file_url")  # of a part of a message
+_DEEP = 16  # lists and parts within one another: a tool's result in a message has some
+
 
 def passed(body: Mapping[str, Any]) -> dict[str, Any]:
     """The body without what would reach further than the model."""
@@ -29,7 +34,27 @@ def passed(body: Mapping[str, Any]) -> dict[str, Any]:
         found["metadata"] = {name: value for name, value in told.items() if not name.startswith("rtrl_")}
     if isinstance(items := body.get("input"), list):
         found["input"] = [_own(one) if _is(one, "additional_tools") else one for one in items]
-    return _own(found)
+    return _own(found | {name: _here(found[name], _DEEP) for name in _SAID if name in found})
+
+
+def _here(told: Any, deep: int) -> Any:
+    """The same with a word in the place of each part that the server would fetch from elsewhere; what is
+    there in full (`data:`) stays."""
+    if isinstance(told, list) and deep:
+        return [_here(one, deep - 1) for one in told]
+    if not isinstance(told, dict) or not deep:
+        return told
+    source = told.get("source")  # an address by itself is where a text is from
+    if any(map(_is_elsewhere, (*map(told.get, _FETCHED), source if isinstance(source, dict) else None))):
+        text = "input_text" if str(told.get("type")).startswith("input_") else "text"
+        return {"type": text, "text": "[an address: nothing is fetched in a trial]"}
+    return {name: _here(one, deep - 1) if name in _PARTS else one for name, one in told.items()}
+
+
+def _is_elsewhere(address: object) -> bool:
+    if isinstance(address, dict):
+        address = address.get("url")
+    return isinstance(address, str) and address[:5].lower() != "data:"
 
 
 def _own(declares: dict[str, Any]) -> dict[str, Any]:

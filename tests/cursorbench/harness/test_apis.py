@@ -210,6 +210,40 @@ def test_what_goes_to_the_server_reaches_no_further_than_the_model() -> None:
     assert passed({"tools": []}) == {"tools": []}
 
 
+@pytest.mark.parametrize(
+    ("list_of", "part", "text"),
+    [
+        ("messages", {"type": "image_url", "image_url": {"url": "ADDRESS"}}, "text"),
+        ("messages", {"type": "video_url", "video_url": {"url": "ADDRESS", "detail": "low"}}, "text"),
+        ("messages", {"type": "image", "source": {"type": "url", "url": "ADDRESS"}}, "text"),
+        ("messages", {"type": "document", "source": {"type": "url", "url": "ADDRESS"}}, "text"),
+        ("input", {"type": "input_image", "image_url": "ADDRESS"}, "input_text"),
+        ("input", {"type": "input_file", "file_url": "ADDRESS"}, "input_text"),
+    ],
+)
+def test_nothing_is_fetched_for_a_trial(list_of: str, part: dict[str, Any], text: str) -> None:
+    """A server fetches the image at an address: a sandbox without a network had one."""
+
+    def body(part: dict[str, Any]) -> dict[str, Any]:
+        said = {"type": "text", "text": "https://x.org is a text"}
+        result = {"type": "tool_result", "tool_use_id": "t", "content": [said, part]}
+        used = {"type": "tool_use", "id": "t", "name": "get", "input": {"image_url": "https://x.org"}}
+        found = {"type": "search_result", "source": "https://x.org", "content": [said]}
+        given = {"type": "function_call_output", "call_id": "t", "output": [part]}
+        return {list_of: [{"role": "user", "content": [result, part]}, {"content": [used, found]}, given]}
+
+    def at(address: str) -> dict[str, Any]:
+        return json.loads(json.dumps(part).replace("ADDRESS", address))  # type: ignore[no-any-return]
+
+    here = body(at("data:image/png;base64,AAAA"))
+    assert passed(here) == here
+    word = {"type": text, "text": "[an address: nothing is fetched in a trial]"}
+    for address in ("https://x.org/a.png", "http://169.254.169.254/", "file:///etc/passwd", " data:,"):
+        assert passed(body(at(address))) == body(word)
+    plain = {"messages": [{"role": "user", "content": "see https://x.org"}], "source": "https://x.org"}
+    assert passed(plain | {"input": "https://x.org"}) == plain | {"input": "https://x.org"}
+
+
 NAMES = st.sampled_from(
     [
         *("messages", "system", "tools", "input", "instructions", "role", "content", "type", "name"),
