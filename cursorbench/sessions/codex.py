@@ -21,6 +21,7 @@ from cursorbench.sessions.codex_calls import KINDS, Calls
 from cursorbench.sessions.codex_forks import Inherited
 from cursorbench.sessions.codex_messages import ITEM, Message, Messages, turns_of
 from cursorbench.sessions.codex_versions import event_of, split
+from cursorbench.sessions.entire_beside import session_of_log
 from cursorbench.sessions.glued import json_lines
 from cursorbench.sessions.items import (
     AgentTurn,
@@ -69,7 +70,7 @@ class _Rollout:
 
     def __init__(self, path: Path, seen: Seen) -> None:
         found = _UUID.findall(path.name)
-        self.session = found[0] if found else "/".join(path.with_suffix("").parts[-3:])
+        self.session = found[0] if found else session_of_log(path)
         self.seen, self.begun, self.named = seen, False, False
         self.model, self.sub_agent, self.stopped = "", False, False
         self.inherited, self.begins = Inherited(), False  # the latter: what follows is a task

@@ -24,6 +24,7 @@ from cursorbench.sessions.calls import (
     remember,
 )
 from cursorbench.sessions.copilot_told import IGNORED, automatic, content_of, ending, is_log, is_person
+from cursorbench.sessions.entire_beside import session_of_log
 from cursorbench.sessions.glued import json_lines
 from cursorbench.sessions.items import (
     AgentTurn,
@@ -80,7 +81,7 @@ class _Events:
 
     def __init__(self, path: Path, seen: Seen) -> None:
         found = _UUID.findall(path.name) or _UUID.findall(path.parent.name)
-        self.session = found[-1] if found else "/".join(path.with_suffix("").parts[-3:])
+        self.session = found[-1] if found else session_of_log(path)
         self.seen, self.agent, self.model, self.thought = seen, "copilot-cli", "", ""
         self.open = Open()
         self.begun: set[str] = set()  # this session and its sub-agents

@@ -87,6 +87,26 @@ def test_a_checkpoint_with_its_transcript(tmp_path: Path) -> None:
     assert [item for _, item in kinds.read(folder, "entire")] == [item for _, item in items]
 
 
+CUT = {
+    "codex": {"type": "event_msg", "timestamp": 0, "payload": {"type": "user_message", "message": "hi"}},
+    "copilot_cli": {"type": "user.message", "timestamp": 0, "id": "e1", "data": {"content": "hi"}},
+}
+
+
+@pytest.mark.parametrize("kind", CUT)
+def test_a_transcript_from_mid_session_is_of_the_metadatas_session(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it is another session than the one whose commit that is, and than its own beginning."""
+    monkeypatch.setattr(kinds, "ADAPTERS", (kind, "entire"))
+    folder = checkpoint(tmp_path / "c", full=json.dumps(CUT[kind]))
+    told = [item for _, item in kinds.read(folder) if isinstance(item, UserTurn | Commit)]
+    assert [(type(item), item.session) for item in told] == [(UserTurn, "s1"), (Commit, "s1")]
+    (folder / "0/metadata.json").write_text(json.dumps({"session_id": "s1"}))  # not Entire's
+    turns = [item.session for _, item in kinds.read(folder) if isinstance(item, UserTurn)]
+    assert turns == ["c/0/full"]
+
+
 def test_prompts_where_the_transcript_was_left_out(tmp_path: Path) -> None:
     mark = "[Request interrupted by user for tool use]"
     said = ["make it\nblue", mark, "yes", "Operation stopped by hook: no", "yes"]
