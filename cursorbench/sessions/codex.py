@@ -141,17 +141,12 @@ class _Rollout:
         git = table_of(meta.get("git"))
         spawn = table_of(table_of(table_of(meta.get("source")).get("subagent")).get("thread_spawn"))
         yield SessionStart(
-            session=self.session,
-            id=text_of(meta.get("id")),
-            at=milliseconds(meta.get("timestamp")) or at,
-            place=place,
-            agent="codex",
-            version=text_of(meta.get("cli_version")),
-            cwd=text_of(meta.get("cwd")),
-            branch=text_of(git.get("branch")),
-            commit=text_of(git.get("commit_hash")),
+            session=self.session, id=text_of(meta.get("id")), at=milliseconds(meta.get("timestamp")) or at,
+            place=place, agent="codex", version=text_of(meta.get("cli_version")),
+            cwd=text_of(meta.get("cwd")), branch=text_of(git.get("branch")),
+            commit=text_of(git.get("commit_hash")), repository=text_of(git.get("repository_url")),
             parent=text_of(spawn.get("parent_thread_id")) or text_of(meta.get("parent_thread_id")),
-        )
+        )  # fmt: skip
 
     def _meta(self, meta: dict[str, Any], place: Place, at: int | None, _: bool) -> Iterator[Read]:
         if not self.begun:

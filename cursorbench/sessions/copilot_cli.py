@@ -85,6 +85,7 @@ class _Events:
         self.seen, self.agent, self.model, self.thought = seen, "copilot-cli", "", ""
         self.open = Open()
         self.begun: set[str] = set()  # this session and its sub-agents
+        self.context: object = None  # where the session works
         self.calls: OrderedDict[str, str] = OrderedDict()  # that were told, and their tools
         self.running: OrderedDict[str, None] = OrderedDict()
         self.rejected: OrderedDict[str, None] = OrderedDict()
@@ -106,6 +107,7 @@ class _Events:
         else:
             if kind == "session.start":
                 self.session = text_of(data.get("sessionId")) or self.session
+                self.context = data.get("context")
                 self.agent = "copilot-vscode" if "vscodeVersion" in data else self.agent
             event, agent = text_of(value.get("id")), text_of(value.get("agentId"))
             agent = agent or text_of(data.get("parentToolCallId"))
@@ -128,10 +130,8 @@ class _Events:
         self.begun.add(where.session)
         if not self.seen.first(where.session, "session start"):
             return
-        parent = (
-            self.session if where.sub_agent else text_of(start.get("detachedFromSpawningParentSessionId"))
-        )
-        context = table_of(start.get("context"))
+        spawned_by = text_of(start.get("detachedFromSpawningParentSessionId"))
+        context = table_of(self.context)  # a sub-agent works where its session does
         yield SessionStart(
             **where.fields,
             agent=self.agent,
@@ -139,7 +139,8 @@ class _Events:
             cwd=text_of(context.get("cwd")),
             branch=text_of(context.get("branch")),
             commit=text_of(context.get("headCommit")),
-            parent=parent,
+            repository=text_of(context.get("repository")),
+            parent=self.session if where.sub_agent else spawned_by,
         )
 
     def _model(self, data: dict[str, Any], _: _Where) -> Iterator[Read]:
