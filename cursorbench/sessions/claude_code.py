@@ -90,7 +90,7 @@ class _Log:
         self._seen = seen
         self._calls: OrderedDict[str, _Call] = OrderedDict()
         self._queue = said.Queue()
-        self._failed = False  # the client spoke last, in the agent's place
+        self._spoke = False  # the agent spoke last: no person, tool or client, and in this log
         self._joined = False  # a prompt came while the agent worked: its turn began with another one
 
     def items(self, place: Place, line: dict[str, Any]) -> Iterator[Read]:
@@ -154,11 +154,12 @@ class _Log:
                 yield Quarantined(common["place"], f"{kind}_without_content")
                 return
             blocks = [content] if isinstance(content, str) else content
+            self._spoke = kind == "assistant" and not said.is_clients(line)
             yield from (self._user if kind == "user" else self._assistant)(line, blocks, common)
         elif kind == "attachment":
             yield from self._attachment(line, common)
         elif kind == "system":
-            yield from _system(line, common, self._failed or self._joined)
+            yield from _system(line, common, self._joined or not self._spoke)
         elif kind == "queue-operation":
             prompt = said.plain(line.get("content"))
             waiting = said.Waiting(common["session"], prompt, common["at"], common["place"])
@@ -210,12 +211,11 @@ class _Log:
 
     def _assistant(self, line: dict[str, Any], blocks: list[Any], common: dict[str, Any]) -> Iterator[Read]:
         yield from self._absorbed(common["session"])
-        self._failed = said.is_clients(line)
-        model = "" if self._failed else text_of(table_of(line.get("message")).get("model"))
+        model = text_of(table_of(line.get("message")).get("model")) if self._spoke else ""
         texts: dict[str, list[str]] = {"text": [], "thinking": []}
 
         def turn() -> Iterator[Read]:
-            if self._failed:
+            if not self._spoke:
                 for text in texts["text"]:
                     yield from spoken.turns(text, "meta", **common)
             elif any(texts.values()):

@@ -21,6 +21,7 @@ from cursorbench.sessions.codex_calls import KINDS, Calls
 from cursorbench.sessions.codex_forks import Inherited
 from cursorbench.sessions.codex_messages import ITEM, Message, Messages, turns_of
 from cursorbench.sessions.codex_versions import event_of, split
+from cursorbench.sessions.entire_beside import session_of_log
 from cursorbench.sessions.glued import json_lines
 from cursorbench.sessions.items import (
     AgentTurn,
@@ -69,7 +70,7 @@ class _Rollout:
 
     def __init__(self, path: Path, seen: Seen) -> None:
         found = _UUID.findall(path.name)
-        self.session = found[0] if found else "/".join(path.with_suffix("").parts[-3:])
+        self.session = found[0] if found else session_of_log(path)
         self.seen, self.begun, self.named = seen, False, False
         self.model, self.sub_agent, self.stopped = "", False, False
         self.inherited, self.begins = Inherited(), False  # the latter: what follows is a task
@@ -140,17 +141,12 @@ class _Rollout:
         git = table_of(meta.get("git"))
         spawn = table_of(table_of(table_of(meta.get("source")).get("subagent")).get("thread_spawn"))
         yield SessionStart(
-            session=self.session,
-            id=text_of(meta.get("id")),
-            at=milliseconds(meta.get("timestamp")) or at,
-            place=place,
-            agent="codex",
-            version=text_of(meta.get("cli_version")),
-            cwd=text_of(meta.get("cwd")),
-            branch=text_of(git.get("branch")),
-            commit=text_of(git.get("commit_hash")),
+            session=self.session, id=text_of(meta.get("id")), at=milliseconds(meta.get("timestamp")) or at,
+            place=place, agent="codex", version=text_of(meta.get("cli_version")),
+            cwd=text_of(meta.get("cwd")), branch=text_of(git.get("branch")),
+            commit=text_of(git.get("commit_hash")), repository=text_of(git.get("repository_url")),
             parent=text_of(spawn.get("parent_thread_id")) or text_of(meta.get("parent_thread_id")),
-        )
+        )  # fmt: skip
 
     def _meta(self, meta: dict[str, Any], place: Place, at: int | None, _: bool) -> Iterator[Read]:
         if not self.begun:

@@ -24,6 +24,7 @@ from cursorbench.sessions.calls import (
     remember,
 )
 from cursorbench.sessions.copilot_told import IGNORED, automatic, content_of, ending, is_log, is_person
+from cursorbench.sessions.entire_beside import session_of_log
 from cursorbench.sessions.glued import json_lines
 from cursorbench.sessions.items import (
     AgentTurn,
@@ -80,10 +81,11 @@ class _Events:
 
     def __init__(self, path: Path, seen: Seen) -> None:
         found = _UUID.findall(path.name) or _UUID.findall(path.parent.name)
-        self.session = found[-1] if found else "/".join(path.with_suffix("").parts[-3:])
+        self.session = found[-1] if found else session_of_log(path)
         self.seen, self.agent, self.model, self.thought = seen, "copilot-cli", "", ""
         self.open = Open()
         self.begun: set[str] = set()  # this session and its sub-agents
+        self.context: object = None  # where the session works
         self.calls: OrderedDict[str, str] = OrderedDict()  # that were told, and their tools
         self.running: OrderedDict[str, None] = OrderedDict()
         self.rejected: OrderedDict[str, None] = OrderedDict()
@@ -105,6 +107,7 @@ class _Events:
         else:
             if kind == "session.start":
                 self.session = text_of(data.get("sessionId")) or self.session
+                self.context = data.get("context")
                 self.agent = "copilot-vscode" if "vscodeVersion" in data else self.agent
             event, agent = text_of(value.get("id")), text_of(value.get("agentId"))
             agent = agent or text_of(data.get("parentToolCallId"))
@@ -127,10 +130,8 @@ class _Events:
         self.begun.add(where.session)
         if not self.seen.first(where.session, "session start"):
             return
-        parent = (
-            self.session if where.sub_agent else text_of(start.get("detachedFromSpawningParentSessionId"))
-        )
-        context = table_of(start.get("context"))
+        spawned_by = text_of(start.get("detachedFromSpawningParentSessionId"))
+        context = table_of(self.context)  # a sub-agent works where its session does
         yield SessionStart(
             **where.fields,
             agent=self.agent,
@@ -138,7 +139,8 @@ class _Events:
             cwd=text_of(context.get("cwd")),
             branch=text_of(context.get("branch")),
             commit=text_of(context.get("headCommit")),
-            parent=parent,
+            repository=text_of(context.get("repository")),
+            parent=self.session if where.sub_agent else spawned_by,
         )
 
     def _model(self, data: dict[str, Any], _: _Where) -> Iterator[Read]:

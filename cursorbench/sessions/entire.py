@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cursorbench.sessions import entire_compact, kinds, spoken
+from cursorbench.sessions.entire_beside import METADATA, beside, session_of
 from cursorbench.sessions.items import Commit, Feedback, Place, Quarantined, Read, SessionStart
 from cursorbench.sessions.reading import (
     BYTE_ORDER_MARK,
@@ -29,13 +30,11 @@ from cursorbench.sessions.seen import Seen
 
 KIND = "entire"
 _TRANSCRIPT = "full.jsonl"
-_METADATA = "metadata.json"
 _WITHOUT_ITEMS = frozenset({"context.md", "content_hash.txt"})  # the prompts again, and a checksum
 _BETWEEN_PROMPTS = "\n\n---\n\n"
 _MAX_PROMPTS = 64 << 20  # bytes
 _IMPORTED = "imported"  # kind of a session whose `commit_sha` is no more than a place to show it at
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_DATED = re.compile(r"\d{4}-\d\d-\d\d-(?=.)")  # Entire's first versions put the day before the session's id
 
 
 class CodeCommit(NamedTuple):
@@ -51,10 +50,10 @@ Committed = Mapping[str, Sequence[CodeCommit]]  # by checkpoint
 
 def recognises(path: Path, head: bytes) -> bool:
     """Metadata with a checkpoint's id, and the files beside it that have no format of their own."""
-    if path.name == _METADATA:
+    if path.name == METADATA:
         return head.lstrip().startswith(b"{") and b'"checkpoint_id"' in head
     if path.name == "prompt.txt" or path.name in _WITHOUT_ITEMS:
-        return "checkpoint_id" in _beside(path)
+        return "checkpoint_id" in beside(path)
     return entire_compact.recognises(path, head)
 
 
@@ -63,7 +62,7 @@ def read(path: Path, seen: Seen, committed: Committed | None = None) -> Iterator
 
     `committed` are the commits that took a checkpoint's work, where a repository tells them.
     """
-    if path.name == _METADATA:
+    if path.name == METADATA:
         document = json_document(path)
         if isinstance(document, Quarantined):
             yield document
@@ -71,11 +70,11 @@ def read(path: Path, seen: Seen, committed: Committed | None = None) -> Iterator
             yield from _metadata(table_of(document), path, seen, committed or {})
     elif path.name == "prompt.txt":
         if not _has_transcript(path):  # which tells them, each in its place
-            session = session_of(_beside(path)) or path.parent.name
+            session = session_of(beside(path)) or path.parent.name
             yield from _prompts(_start_of(path), session, Place(str(path)), seen)
     elif path.name == entire_compact.NAME:
         if _is_needed(path):
-            about = _beside(path)
+            about = beside(path)
             yield from entire_compact.read(path, session_of(about) or path.parent.name, about, seen)
     elif path.name not in _WITHOUT_ITEMS:
         if found := _own_kind(path):
@@ -129,7 +128,7 @@ def _commits(told: dict[str, Any], checkpoint: str, path: Path, committed: Commi
     """
     paths = tuple(one for one in list_of(told.get("files_touched")) if isinstance(one, str))
     at = milliseconds(told.get("created_at"))
-    whole = _beside(path.parent)
+    whole = beside(path.parent)
     links = linked(whole) if whole.get("checkpoint_id") == checkpoint else []
     found = committed.get(checkpoint) or [CodeCommit(sha, at, "") for sha in links or [""]]
     for sha, when, message in () if told.get("kind") == _IMPORTED else found:
@@ -159,11 +158,6 @@ def _prompts(text: str, session: str, place: Place, seen: Seen) -> Iterator[Read
         yield from spoken.turns(prompt.strip("\n"), session=session, place=place)
 
 
-def session_of(told: Mapping[str, Any]) -> str:
-    """The session's id as its transcript has it."""
-    return _DATED.sub("", text_of(told.get("session_id")), count=1)
-
-
 def _shares(
     prefix: str, attribution: object, session: str, checkpoint: str, place: Place
 ) -> Iterator[Feedback]:
@@ -181,15 +175,6 @@ def _shares(
                 name=prefix + name,
                 value=float(value),
             )
-
-
-def _beside(path: Path) -> dict[str, Any]:
-    """The metadata in the same folder; empty when there is none."""
-    try:
-        value = json_document(path.parent / _METADATA)
-    except OSError:
-        return {}
-    return table_of(value)
 
 
 def _start_of(path: Path) -> str:

@@ -16,12 +16,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from cursorbench.errors import InputMissingError
 from cursorbench.scratch import scratch
 from cursorbench.sessions import entire
+from cursorbench.sessions.entire_beside import METADATA, by_time, made_at
 from cursorbench.sessions.git_environment import only_reading
 from cursorbench.sessions.items import Place, Quarantined, Read
 from cursorbench.sessions.reading import milliseconds, parsed, table_of, text_of
@@ -53,17 +55,17 @@ def read_repository(repository: Path, seen: Seen) -> Iterator[Read]:
             f"{repository} has no branch {_BRANCH} and no refs/entire/checkpoints",
             hint=f"git fetch origin {_BRANCH}:{_BRANCH}, or 'refs/entire/*:refs/entire/*'",
         )
-    committed = _committed(repository)
+    committed, found = _committed(repository), list[tuple[str, dict[str, str]]]()
     for ref in refs:
         branch = ref.removeprefix("refs/heads/").removeprefix("refs/remotes/")
         folders = _folders(repository, ref)
         for whole in {folder.rpartition("/")[0] for folder in folders} & folders.keys():
-            _link(repository, folders[whole].get("metadata.json", ""), committed)
+            _link(repository, folders[whole], committed)
         for folder, files in folders.items():
             if seen.first("entire branch", f"{sorted(files.items())}"):  # the remote's copy of it is the same
-                yield from _folder(
-                    repository, f"{repository}:{branch}:{folder}".rstrip(":"), files, committed, seen
-                )
+                found.append((f"{repository}:{branch}:{folder}".rstrip(":"), files))
+    for name, files in by_time(found, lambda one: made_at(_metadata(repository, one[1]))):
+        yield from _folder(repository, name, files, committed, seen)
 
 
 def _is_one(ref: str) -> bool:
@@ -94,12 +96,19 @@ def _folder(
                 yield msgspec.structs.replace(item, place=place)
 
 
-def _link(repository: Path, blob: str, committed: defaultdict[str, list[entire.CodeCommit]]) -> None:
-    """Adds the commits that a checkpoint's metadata links, without a trailer: those that are here."""
+def _metadata(repository: Path, files: dict[str, str]) -> dict[str, Any]:
+    """The metadata among these files; empty when there is none, or its object is missing."""
     try:
-        told = table_of(parsed(_git(repository, "cat-file", "blob", blob).encode()))
+        return table_of(parsed(_git(repository, "cat-file", "blob", files.get(METADATA, "")).encode()))
     except OSError:
-        return
+        return {}
+
+
+def _link(
+    repository: Path, files: dict[str, str], committed: defaultdict[str, list[entire.CodeCommit]]
+) -> None:
+    """Adds the commits that a checkpoint's metadata links, without a trailer: those that are here."""
+    told = _metadata(repository, files)
     for sha in entire.linked(told):
         known = committed[text_of(told.get("checkpoint_id"))]
         if sha not in {one.sha for one in known}:

@@ -42,6 +42,7 @@ class SessionStart(Item, frozen=True, kw_only=True):
     cwd: str = ""
     branch: str = ""
     commit: str = ""  # HEAD when it began
+    repository: str = ""  # what the log calls it: `owner/name` or an address
     parent: str = ""
 
 

@@ -22,6 +22,7 @@ from msgspec import structs
 
 from cursorbench.errors import InputMissingError, UsageError
 from cursorbench.sessions.compressed import unpacked
+from cursorbench.sessions.entire_beside import in_order
 from cursorbench.sessions.glued import first_of_list
 from cursorbench.sessions.items import Place, Quarantined, Read
 from cursorbench.sessions.reading import BYTE_ORDER_MARK, MAX_LINE, unreadable
@@ -163,7 +164,7 @@ def read(root: Path, kind: str | None = None, seen: Seen | None = None) -> Itera
     known, seen = adapters(), seen or Seen()
     if kind is not None and kind not in known:
         raise UsageError(f"there is no kind of log {kind!r}", hint=f"one of {', '.join(known)}")
-    for path in files(root):
+    for path in in_order(list(files(root))):
         try:
             if path.is_dir():
                 os.scandir(path).close()

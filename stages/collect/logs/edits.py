@@ -7,6 +7,7 @@ Not for: following them (`survival.py`).
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from stages.collect.logs.state import Session
 
 _HOMES = ("home", "Users", "users", "root")
 _WORKTREES = {".claude": 0, ".cursor": 3}  # folders of worktrees: how many parts on is the repository's
+_TREES = re.compile(r"[._-]+worktrees$")  # folders of worktrees beside a repository, NAME.worktrees
+_LAST_PART = re.compile(r"(?:^|[/:\\])(\w[\w.-]*?)(?:\.git)?/?$")  # of a repository's address
 _BATCH = 32 << 20  # characters of edit texts in memory at once: as lines they take some ten times as much
 
 
@@ -73,9 +76,12 @@ class KeptEdits:
         path = _located(session.cwd, item.path)
         place = session.name, item.id, path
         if item.status == "applied":
-            # a folder within another project may have this one's name
+            # a folder within another project may have this one's name,
             outside = normpath(item.path).startswith("..")
-            if not self._all and not belongs(self.root, session.cwd, path if outside else item.path):
+            # and a worktree need not, where the log itself says whose it is
+            named = session.repository == _name(self.root) and pure(path).is_relative_to(pure(session.cwd))
+            known = named or belongs(self.root, session.cwd, path if outside else item.path)
+            if not self._all and not known:
                 self.elsewhere += 1
                 return
             texts = item.before, item.after, item.diff
@@ -176,7 +182,9 @@ def belongs(repository: Path, cwd: str, path: str) -> bool:
     if absolute is not None and absolute.is_relative_to(repository):
         return True
     place = absolute or (pure(cwd) if cwd else None)
-    return place is None or name in place.parts or not (cwd or absolute)
+    if place is None or not (cwd or absolute):
+        return True
+    return any(part == name or _TREES.sub("", part) == name for part in place.parts)
 
 
 def _located(cwd: str, path: str) -> str:
@@ -193,14 +201,25 @@ def _name(repository: Path) -> str:
     return repository.name.removesuffix(".git") or repository.parent.name
 
 
-def repository_of(cwd: str) -> str:
+def repository_of(cwd: str, named: str = "") -> str:
     """What a session worked on, by the folder it was begun in; "" for a home folder, which names a person.
 
-    A worktree that an agent made, for a session or for a sub-agent alone, is its repository's.
+    A worktree that an agent made, for a session or for a sub-agent alone, is its repository's, and so is one
+    in the repository's `.worktrees` or, as editors make them, in `NAME.worktrees` beside it.
+
+    Args:
+        cwd: the folder, "" when not told.
+        named: what the log itself calls the repository, `owner/name` or an address: its last part counts.
     """
+    name = _LAST_PART.search(named)
+    if name and "REDACTED" not in name[1]:
+        return name[1]
     path = pure(cwd)
     for at, part in enumerate(path.parts[:-1]):
         if part in _WORKTREES and path.parts[at + 1] == "worktrees":
             path = type(path)(*path.parts[: at + _WORKTREES[part]])
+            break
+        if part.endswith(".worktrees"):
+            path = type(path)(*path.parts[:at], part.removesuffix(".worktrees"))
             break
     return "" if path.parent.name in _HOMES or path.name in _HOMES else path.name

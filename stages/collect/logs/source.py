@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from cursorbench.sessions import entire_branch, git_ai, kinds
+from cursorbench.sessions.entire_beside import in_order
 from cursorbench.sessions.git_environment import only_reading
 from cursorbench.sessions.items import Item, Place, Quarantined, Read
 from cursorbench.sessions.seen import Seen
@@ -174,7 +175,7 @@ class Source:
     def _found(self) -> Iterator[tuple[str, Read]]:
         """What lies on disk, in the order of the paths: agents' own logs before what tells of the same."""
         seen, copies, found, later = Seen(), Copies(), 0, list[tuple[Path, str]]()
-        for path in self._files():
+        for path in in_order(list(self._files())):
             found += 1
             if copies.again(path):
                 continue

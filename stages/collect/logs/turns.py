@@ -102,7 +102,7 @@ class Turns:
             if item.parent:
                 session.parent = self._name(session.kind, item.parent, session.mark)
             session.cwd = item.cwd or session.cwd
-            session.repository = self._repository or repository_of(session.cwd)
+            session.repository = self._repository or repository_of(session.cwd, item.repository)
         elif isinstance(item, said.Attribution):
             self.counts["attributions"] += 1
         else:

@@ -105,6 +105,17 @@ def test_a_turn_that_a_prompt_joined_is_not_the_answers_to_that_prompt(log: Log)
     assert times == [1500.0]
 
 
+def test_how_long_a_turn_took_is_no_answer_of_its_own(log: Log) -> None:
+    """Entire's older transcripts begin behind the answer; others end in what a tool gave."""
+    log.add("system", subtype="turn_duration", durationMs=137_740)
+    log.user("make it blue").add("system", subtype="turn_duration", durationMs=20)
+    log.call("Bash", {"command": "make"}).end("stopped by a hook")
+    log.add("system", subtype="turn_duration", durationMs=1500)
+    items = log.read()
+    assert [type(item) for item in items] == [SessionStart, UserTurn, ToolUse, ToolEnd]
+    assert items[0].place.line == 2
+
+
 def test_an_edit_is_proposed_then_applied_with_the_whole_file(log: Log) -> None:
     given = {"file_path": "a.py", "old_string": "b", "new_string": "c"}
     log.call("Edit", given)

@@ -45,9 +45,9 @@ def said(role: str, text: str, number: int = 0, **more: Any) -> dict[str, Any]:
     return item("message", number, role=role, content=[{"type": part, "text": text}], **more)
 
 
-META = line(
-    "session_meta", id=SESSION, cwd="/w", cli_version="0.1", git={"branch": "main", "commit_hash": "c0ffee"}
-)
+ORIGIN = "git@example.org:o/shop.git"
+GIT = {"branch": "main", "commit_hash": "c0ffee", "repository_url": ORIGIN}
+META = line("session_meta", id=SESSION, cwd="/w", cli_version="0.1", git=GIT)
 
 
 def read(path: Path, *given: dict[str, Any], seen: Seen | None = None) -> list[Read]:
@@ -105,6 +105,7 @@ def test_start_message_in_two_halves_and_times(path: Path) -> None:
             cwd="/w",
             branch="main",
             commit="c0ffee",
+            repository=ORIGIN,
         ),
         UserTurn(
             session=SESSION,

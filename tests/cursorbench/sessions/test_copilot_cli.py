@@ -29,7 +29,7 @@ from tests.samples import DATA
 
 AT = 1767323045000
 STOPPED = "The execution of this tool, or a previous tool was interrupted."
-CONTEXT = {"cwd": "/w", "branch": "main", "headCommit": "c0ffee"}
+CONTEXT = {"cwd": "/w", "branch": "main", "headCommit": "c0ffee", "repository": "o/shop"}
 
 
 def event(kind: str, number: int, **data: Any) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def test_start_turns_and_an_applied_edit(path: Path) -> None:
     assert found == [
         SessionStart(
             **one, at=AT, place=places[1], agent="copilot-cli", version="1.0",
-            cwd="/w", branch="main", commit="c0ffee",
+            cwd="/w", branch="main", commit="c0ffee", repository="o/shop",
         ),
         UserTurn(**one, id="e2", at=AT + 2, place=places[3], text="please"),
         AgentTurn(**one, id="r", at=AT + 3, place=places[4], text="", model="m", thinking="why"),
@@ -183,8 +183,9 @@ def test_who_wrote_a_message(path: Path, more: dict[str, Any], why: str) -> None
 
 def test_sub_agents_are_sessions_of_their_own(path: Path) -> None:
     found = read(path, START, {**event("assistant.message", 1, content="hi"), "agentId": "a-1"})
-    starts = [(one.session, one.parent) for one in found if isinstance(one, SessionStart)]
-    assert starts == [("s-1", ""), ("a-1", "s-1")]
+    starts = [one for one in found if isinstance(one, SessionStart)]
+    assert [(one.session, one.parent) for one in starts] == [("s-1", ""), ("a-1", "s-1")]
+    assert {(one.cwd, one.repository) for one in starts} == {("/w", "o/shop")}  # it works where that does
 
 
 def test_abort_undo_and_the_users_own_commands(path: Path) -> None:

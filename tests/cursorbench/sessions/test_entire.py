@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cursorbench.errors import InputMissingError
-from cursorbench.sessions import entire, entire_branch, kinds
+from cursorbench.sessions import entire, entire_beside, entire_branch, kinds
 from cursorbench.sessions.items import (
     AgentTurn,
     Commit,
@@ -85,6 +85,26 @@ def test_a_checkpoint_with_its_transcript(tmp_path: Path) -> None:
         *(("entire", one) for one in shares(mine, "s1", "entire.", agent_lines=32.0, agent_percentage=96.5)),
     ]
     assert [item for _, item in kinds.read(folder, "entire")] == [item for _, item in items]
+
+
+CUT = {
+    "codex": {"type": "event_msg", "timestamp": 0, "payload": {"type": "user_message", "message": "hi"}},
+    "copilot_cli": {"type": "user.message", "timestamp": 0, "id": "e1", "data": {"content": "hi"}},
+}
+
+
+@pytest.mark.parametrize("kind", CUT)
+def test_a_transcript_from_mid_session_is_of_the_metadatas_session(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it is another session than the one whose commit that is, and than its own beginning."""
+    monkeypatch.setattr(kinds, "ADAPTERS", (kind, "entire"))
+    folder = checkpoint(tmp_path / "c", full=json.dumps(CUT[kind]))
+    told = [item for _, item in kinds.read(folder) if isinstance(item, UserTurn | Commit)]
+    assert [(type(item), item.session) for item in told] == [(UserTurn, "s1"), (Commit, "s1")]
+    (folder / "0/metadata.json").write_text(json.dumps({"session_id": "s1"}))  # not Entire's
+    turns = [item.session for _, item in kinds.read(folder) if isinstance(item, UserTurn)]
+    assert turns == ["c/0/full"]
 
 
 def test_prompts_where_the_transcript_was_left_out(tmp_path: Path) -> None:
@@ -208,6 +228,34 @@ def test_the_branch_of_a_repository(repository: Path, monkeypatch: pytest.Monkey
     message = "Make it blue\n\nEntire-Checkpoint: 0123456789ab"
     assert (commit.sha, commit.message) == (git(repository, "rev-parse", "main"), message)
     assert commit.at is not None
+
+
+def test_checkpoints_are_read_in_the_order_of_time(repository: Path, tmp_path: Path) -> None:
+    """Their ids tell none, and one may begin where another ends: the next message is said of its answer."""
+    line = {**LINE, "uuid": "u0", "message": {"content": "before"}}
+    git(repository, "checkout", "-q", "entire/checkpoints/v1")
+    folder = checkpoint(repository / "ff/23456789ab", full=json.dumps(line))
+    earlier = {**SESSION, "checkpoint_id": "ff23456789ab", "created_at": "2026-01-08T00:00:00Z"}
+    (folder / "0/metadata.json").write_text(json.dumps(earlier))
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "Checkpoint")
+    git(repository, "checkout", "-q", "main")
+    git(repository, "clone", "-q", "-b", "entire/checkpoints/v1", str(repository), str(tmp_path / "files"))
+    of_branch = list(entire_branch.read_repository(repository, Seen()))
+    of_files = [item for _, item in kinds.read(tmp_path / "files")]
+    for items in (of_branch, of_files):
+        assert [item.text for item in items if isinstance(item, UserTurn)] == ["before", "hi"]
+
+
+def test_files_that_are_no_checkpoints_keep_their_places(tmp_path: Path) -> None:
+    made = {"a": None, "b": "2026-01-03T00:00:00Z", "c": None, "d": "2026-01-02T00:00:00Z"}
+    for name, at in made.items():
+        (tmp_path / name).mkdir()
+        if at:
+            told = {"checkpoint_id": name, "created_at": at}
+            (tmp_path / name / "metadata.json").write_text(json.dumps(told))
+    files = [tmp_path / name / "full.jsonl" for name in made]
+    assert [file.parent.name for file in entire_beside.in_order(files)] == ["a", "d", "c", "b"]
 
 
 HOLDING = """

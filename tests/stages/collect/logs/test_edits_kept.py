@@ -28,6 +28,9 @@ SHOP = Path("/srv/git/shop")
         ("/home/ann/other", "/srv/git/shop/a.py", True),
         ("/home/ann/shop", "/home/ann/other/README.md", False),
         ("", "README.md", True),  # nobody knows better
+        ("/home/ann/shop", "/home/ann/shop.worktrees/try-2/a.py", True),
+        ("/home/ann/shop__worktrees/try-2", "a.py", True),
+        ("/home/ann/shop", "/home/ann/worktrees/try-2/a.py", False),
         ("C:\\work\\shop", "src\\a.py", True),
         ("C:\\work\\other", "src\\a.py", False),
     ],
@@ -54,10 +57,41 @@ def test_a_home_folder_names_a_person_and_no_repository(cwd: str, name: str) -> 
         ("/home/ann/.cursor/worktrees/shop/e85Lc", "shop"),
         ("/home/ann/.codex/worktrees/3ffe/shop", "shop"),
         ("/home/ann/shop/.claude", ".claude"),
+        ("/home/ann/shop/.worktrees/1", "shop"),
+        ("/home/ann/shop.worktrees/try-2/web", "shop"),
+        ("/home/ann/shop.worktrees", "shop.worktrees"),
     ],
 )
 def test_a_worktree_that_an_agent_made_is_its_repositorys(cwd: str, name: str) -> None:
     assert repository_of(cwd) == name
+
+
+@pytest.mark.parametrize(
+    ("named", "name"),
+    [
+        ("o/shop", "shop"),
+        ("https://example.org/o/my.shop.git/", "my.shop"),
+        ("git@example.org:shop.git", "shop"),
+        ("https://example.org/..git", "try-2"),  # as Entire leaves some of a masked address
+        ("https://example.org/o/REDACTED.git", "try-2"),
+        ("", "try-2"),
+    ],
+)
+def test_a_log_that_names_its_repository_is_believed(named: str, name: str) -> None:
+    """A worktree of somebody's own naming tells nothing of it."""
+    assert repository_of("/work/trees/try-2", named) == name
+
+
+def test_edits_in_a_worktree_are_the_repositorys_that_the_log_names() -> None:
+    kept = KeptEdits(SHOP, all_of_it=False, spill=Spill())
+    session = Session("copilot-cli", "1", "1", cwd="/work/trees/try-2", repository="shop")
+    for n, path in enumerate(("a.py", "/work/trees/try-2/src/b.py", "../c.py", "/work/trees/d.py")):
+        kept.add(session, edit(path, n), f"e{n}", "episode")
+    (changes,) = kept.batches()
+    assert ([one.key for one in changes], kept.elsewhere) == (["e0", "e1"], 2)
+    session.repository = "try-2"  # by its folder
+    kept.add(session, edit("a.py", 5), "e5", "episode")
+    assert kept.elsewhere == 3
 
 
 def edit(path: str, at: int) -> said.Edit:
