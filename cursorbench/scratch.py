@@ -21,13 +21,15 @@ FRESH_S = 60  # so young a folder may be one that is not locked yet
 @contextmanager
 def scratch(prefix: str, place: Path | None = None) -> Iterator[Path]:
     """A folder for as long as the block lasts; those of the same prefix whose processes are dead go first.
+    What cannot be removed at the end, as somebody who is being killed still writes there, goes as those do.
 
     Args:
         place: where it is made; the system's folder for such without one.
     """
     place = place or Path(tempfile.gettempdir())
     _sweep(place, prefix)
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=place) as folder, ExitStack() as held:
+    made = tempfile.TemporaryDirectory(prefix=prefix, dir=place, ignore_cleanup_errors=True)
+    with made as folder, ExitStack() as held:
         with suppress(OSError):  # a disk without locks, as some of clusters are
             held.enter_context(_locked(Path(folder)))
         yield Path(folder)

@@ -9,8 +9,10 @@ what is asked, and what follows from a majority. Texts have to come redacted; wh
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -278,11 +280,14 @@ def _path(cache: Path, name: str) -> Path:
 
 
 def _kept(cache: Path, name: str, votes: int, kind: type[V]) -> list[V] | None:
-    """Kept votes; None when there are none, or the file is damaged."""
+    """Kept votes, from now on the youngest of all; None when there are none, or the file is damaged."""
+    path = _path(cache, name)
     try:
-        found: list[V] = msgspec.json.decode(_path(cache, name).read_bytes(), type=list[kind])  # type: ignore[valid-type]
+        found: list[V] = msgspec.json.decode(path.read_bytes(), type=list[kind])  # type: ignore[valid-type]
     except (FileNotFoundError, ValueError):
         return None
+    with contextlib.suppress(OSError):  # somebody else's file, or disk
+        os.utime(path)
     return found if len(found) == votes else None
 
 

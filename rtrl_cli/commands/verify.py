@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _NAMED = 10  # users that a problem names
 HINT = "restore what is damaged from a backup; docs/registry.md says how"
+HINT_UNOWNED = "delete what is younger than a registry that was put back from a backup: docs/registry.md"
 Seed = Annotated[
     int | None,
     typer.Option(
@@ -151,7 +152,7 @@ def _say(warnings: list[str], problems: list[str]) -> None:
     for problem in problems:
         message(problem, kind="error")
     if problems:
-        message(HINT, kind="hint")
+        message(_hint(problems), kind="hint")
 
 
 def _error(problems: list[str]) -> dict[str, Any]:
@@ -159,5 +160,12 @@ def _error(problems: list[str]) -> dict[str, Any]:
         "code": 12,
         "kind": "integrity",
         "message": f"{count(len(problems), 'problem')}: {problems[0]}",
-        "hint": HINT,
+        "hint": _hint(problems),
     }
+
+
+def _hint(problems: list[str]) -> str:
+    """Of what nothing is damaged nothing is to be restored."""
+    from stages.registry.verify import UNOWNED
+
+    return HINT_UNOWNED if all(problem.endswith(UNOWNED) for problem in problems) else HINT

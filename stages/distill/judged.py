@@ -13,12 +13,12 @@ import pyarrow as pa
 from cursorbench.redaction import Kind, by_kind
 from stages.distill.config import JudgeConfig
 from stages.distill.questions import Question
+from stages.registry.leftovers import VOTES
 from stages.stage import Outcome
 from stages.vault import Vault
 from stages.workspace import Workspace
 
 COLUMN = "dissatisfied_followup"
-VOTES = "store/votes"
 _BEFORE = "store/judge"  # their names were digests anybody could make
 
 
@@ -36,7 +36,7 @@ def judged_followups(
 
     vault = Vault.open(workspace.keys_dir)
     try:
-        found = judge(asked, config, workspace.root / VOTES, vault.pseudonym)
+        found = judge(asked, config, workspace.root / "store" / VOTES, vault.pseudonym)
     finally:
         vault.close()
     values = [

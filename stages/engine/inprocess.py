@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
@@ -23,12 +21,13 @@ from types import TracebackType
 from typing import Any
 
 from cursorbench.harness.chat import ChatRequest, assistant_message
+from cursorbench.scratch import scratch
 from evals.suites.base import TextRequest
 from stages.engine.config import EngineConfig
 from stages.engine.diagnose import diagnose, tail
 from stages.engine.identity import identity_of, require_same_model
 from stages.engine.lifetime import PARENT_VARIABLE
-from stages.engine.process import environment, open_log, require_checkpoint
+from stages.engine.process import FOLDER, FOLDERS, environment, open_log, require_checkpoint
 from stages.engine.verification import Verification, judge_probes, read_fingerprint, tensor_report
 from stages.errors import DependencyDownError, IntegrityError, UsageError
 from stages.model_forms import forms_of
@@ -48,7 +47,8 @@ class InProcessEngine:
         checkpoint_dir: a checkpoint folder.
         config: the same settings as the served engine's; `max_num_seqs` may be raised for batches.
         sampling: parameters of requests that name none (vLLM's names); what a request names wins.
-        log: where the worker's output goes; by default a temporary file, kept only when the worker died.
+        log: where the worker's output goes, behind what it has. What died is looked into there, maybe days
+            later: in no folder for temporary files, which a service's own /tmp goes with.
 
     Raises:
         InputMissingError (5), UsageError (2), DependencyDownError (13): it does not start; says why.
@@ -60,19 +60,20 @@ class InProcessEngine:
         checkpoint_dir: Path,
         config: EngineConfig,
         *,
+        log: Path,
         sampling: Mapping[str, float] | None = None,
-        log: Path | None = None,
     ) -> None:
         require_checkpoint(checkpoint_dir)
         self.config = config
         self.sampling = dict(sampling or {})
         self._identity = identity_of(checkpoint_dir)
         self.checkpoint_dir = checkpoint_dir
-        self._temporary = Path(tempfile.mkdtemp(prefix="rtrl-engine-", dir="/tmp"))
-        self._keep_log = log is not None
-        self.log = log or Path(f"{self._temporary}.log")
+        self.log = log
         self._starting = True
-        self._connection, self._process = self._spawn()
+        with contextlib.ExitStack() as undo:  # what engines of killed commands left goes here, too
+            self._temporary = undo.enter_context(scratch(FOLDER, FOLDERS))
+            self._connection, self._process = self._spawn()
+            self._undo = undo.pop_all()
         try:
             self._receive(config.startup_timeout_s)
             self._starting = False
@@ -177,9 +178,7 @@ class InProcessEngine:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-        shutil.rmtree(self._temporary, ignore_errors=True)
-        if not self._keep_log:
-            self.log.unlink(missing_ok=True)
+        self._undo.close()
 
     def _verify(self, checkpoint_dir: Path) -> Verification:
         expected = read_fingerprint(checkpoint_dir)
@@ -191,6 +190,7 @@ class InProcessEngine:
     def _spawn(self) -> tuple[Connection, subprocess.Popen[bytes]]:
         ours, theirs = socket.socketpair()
         with theirs, open_log(self.log) as output:
+            self._log_start = output.tell()
             process = subprocess.Popen(
                 [sys.executable, "-m", "stages.engine.inprocess_worker", str(theirs.fileno())],
                 env={
@@ -235,8 +235,8 @@ class InProcessEngine:
         deadline = time.monotonic() + 5
         while self._process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
-        self._keep_log = True
-        return diagnose(tail(self.log), self._process.returncode, self.log, starting=self._starting)
+        said = tail(self.log, self._log_start)
+        return diagnose(said, self._process.returncode, self.log, starting=self._starting)
 
 
 def sampling_of(

@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from stages.engine.discreet import hush
 from stages.engine.lifetime import PARENT_VARIABLE, die_with_parent
 from stages.engine.loading import load
 
@@ -211,6 +212,7 @@ def _serve(connection: Connection, worker: Worker | StubWorker, errors: tuple[ty
 def main() -> None:
     parent = os.environ.pop(PARENT_VARIABLE, None)
     die_with_parent(int(parent) if parent else None)
+    hush()
     connection = Connection(int(sys.argv[1]))
     model, config = connection.recv()
     errors: tuple[type[Exception], ...] = (ValueError, RuntimeError, OSError)

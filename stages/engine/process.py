@@ -33,6 +33,7 @@ from stages.trust import nobody
 
 HOST = "127.0.0.1"
 LOG_BYTES = 8 << 20
+FOLDER, FOLDERS = "rtrl-engine-", Path("/tmp")  # vLLM puts Unix sockets there, whose paths must be short
 # Phases of the start, recognised in the log, for people who wait.
 PHASES = (
     ("Waiting for application startup", "starting the HTTP server"),
@@ -204,8 +205,7 @@ class EngineProcess:
         require_checkpoint(checkpoint_dir)
         port = port or config.port or free_port()
         key = key or secrets.token_urlsafe(24)
-        # vLLM puts Unix sockets there, whose paths must be short.
-        temporary = Path(tempfile.mkdtemp(prefix="rtrl-engine-", dir="/tmp"))
+        temporary = Path(tempfile.mkdtemp(prefix=FOLDER, dir=FOLDERS))
         launch = [sys.executable, "-m", "stages.engine.launch", config.program]
         command = [*launch, *arguments(checkpoint_dir, config, port)]
         with contextlib.ExitStack() as undo, open_log(log) as output:

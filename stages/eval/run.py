@@ -40,7 +40,9 @@ def start_engine(workspace: Workspace, folder: Path) -> ChatEngine:
     config = workspace.settings.engine
     wide = max(config.max_num_seqs, BATCH_SEQUENCES)
     sampling = served_sampling(workspace)
-    return InProcessEngine(folder, config.model_copy(update={"max_num_seqs": wide}), sampling=sampling)
+    log = workspace.store_dir / "logs" / f"eval-engine-{workspace.settings.workspace.line}.log"
+    wider = config.model_copy(update={"max_num_seqs": wide})
+    return InProcessEngine(folder, wider, log=log, sampling=sampling)
 
 
 class EvalStage:

@@ -16,12 +16,14 @@ from stages.errors import InputMissingError, IntegrityError
 FILE = "api_keys.json"
 DEFAULT_KEY = "default.key"
 SCHEMA = "rtrl-api-keys/1"
+NO_TRAIN_SCHEMA = "rtrl-api-keys/2"  # of a file with such keys: a version that does not know them refuses it
 LOCK = "api_keys.lock"
 LOCK_WAIT_S = 10.0
+NEWER = "a newer rtrl wrote it: use that one, or restore the file from a backup"
 LOST = "restore it from a backup, or clients need new keys: `rtrl keys add NAME`"
 
 
-class ApiKey(msgspec.Struct, frozen=True, omit_defaults=True):
+class ApiKey(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What is stored of a key.
 
     Attributes:
@@ -77,15 +79,17 @@ def read(path: Path) -> list[ApiKey]:
     except FileNotFoundError:
         raise InputMissingError(f"no API keys at {path}", hint=LOST) from None
     except ValueError as error:
-        raise IntegrityError(f"{path} is no key file: {error}", hint="restore it from a backup") from error
-    if document.schema != SCHEMA:
-        raise IntegrityError(f"{path} has schema {document.schema!r}, not {SCHEMA!r}", hint="restore it")
+        hint = NEWER if "unknown field" in str(error) else "restore it from a backup"
+        raise IntegrityError(f"{path} is no key file: {error}", hint=hint) from error
+    if document.schema not in (SCHEMA, NO_TRAIN_SCHEMA):
+        raise IntegrityError(f"{path} has schema {document.schema!r}, not {SCHEMA!r}", hint=NEWER)
     return document.keys
 
 
 def encoded(keys: list[ApiKey]) -> bytes:
     """As the file has them."""
-    return msgspec.json.format(msgspec.json.encode(_Keys(SCHEMA, keys)), indent=2)
+    schema = NO_TRAIN_SCHEMA if any(key.no_train for key in keys) else SCHEMA
+    return msgspec.json.format(msgspec.json.encode(_Keys(schema, keys)), indent=2)
 
 
 def replace(files: dict[Path, bytes], told: Callable[[], None]) -> None:

@@ -16,10 +16,7 @@ Rows stay, `tombstoned`: lineage outlives the bytes. Not for: the spool (`stages
 
 from __future__ import annotations
 
-import contextlib
 import json
-import shutil
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -33,6 +30,7 @@ from stages.monitor import standing
 from stages.registry import rebuilt
 from stages.registry.deployments import MADE, went_live
 from stages.registry.holdbacks import compared
+from stages.registry.leftovers import remove_leftovers
 from stages.registry.models import (
     AliasRow,
     ArtifactRow,
@@ -42,7 +40,7 @@ from stages.registry.models import (
     RunOutputRow,
     RunRow,
 )
-from stages.registry.runs import OPEN, scratch_of
+from stages.registry.runs import OPEN
 from stages.registry.samplers import samplers
 from stages.registry.states import now, transition
 from stages.registry.sweep import sweep
@@ -53,8 +51,6 @@ if TYPE_CHECKING:
     from stages.registry.store import Store
 
 LAST_DEPLOYMENTS = 3
-SCRATCH_DAYS = 7.0
-LOG_DAYS = 90.0  # since a run wrote in its log
 COLLECTED = "collected from session logs or telemetry"
 
 
@@ -84,7 +80,7 @@ def plan(store: Store, keep_days: float, keep_log_days: float | None = None) -> 
 
 
 def collect(store: Store, keep_days: float, keep_log_days: float | None = None, *, by: str) -> Plan:
-    """Remove what the plan says, decided anew in the transaction that tombstones it; and runs' old logs.
+    """Remove what the plan says, decided anew in the transaction that tombstones it; and old leftovers.
 
     Raises:
         UsageError: (exit 2) a scratch store, which owns none of what it reads.
@@ -104,23 +100,8 @@ def collect(store: Store, keep_days: float, keep_log_days: float | None = None, 
     decided.rebuilt = rebuilt.unneeded(store, decided.in_use, kept)
     for folder, _ in decided.rebuilt:
         rebuilt.remove(store, folder, kept)
-    _remove_left(store)
+    remove_leftovers(store)
     return decided
-
-
-def _remove_left(store: Store) -> None:
-    """Old folders of runs that came to no result, and old logs of runs, but for those that are going on."""
-    running = store.runs(None, OPEN, limit=10_000)
-    taken_up = {scratch_of(store, run.fingerprint, run.id) for run in running}
-    written = {store.dir / "logs" / f"{run.id}.jsonl" for run in running}
-    for folder in set((store.dir / "scratch").iterdir()) - taken_up:
-        with contextlib.suppress(FileNotFoundError):  # another gc, or whoever made it, removes it too
-            if time.time() - folder.stat().st_mtime > SCRATCH_DAYS * 86400:
-                shutil.rmtree(folder)
-    for log in set((store.dir / "logs").glob("*.jsonl")) - written:
-        with contextlib.suppress(FileNotFoundError):
-            if time.time() - log.stat().st_mtime > LOG_DAYS * 86400:
-                log.unlink()
 
 
 def _digests(session: Session) -> set[str]:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 Depth = Literal["present", "sampled", "full"]
 SAMPLED_SHARE = 0.05
+UNOWNED = "no artifact owns it"
 SAMPLED_AT_LEAST = 20
 
 
@@ -144,7 +145,7 @@ def _strangers(store: Store) -> list[str]:
             if digest is not None:
                 known.add(object_path(store.objects, digest).name)
     return [
-        f"{path.relative_to(store.dir)}: no artifact owns it"
+        f"{path.relative_to(store.dir)}: {UNOWNED}"
         for path in found
         if path.name not in known and path.exists()
     ]

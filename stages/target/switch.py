@@ -179,7 +179,8 @@ def _rehearse(workspace: Workspace, store: Store, switch: Switch) -> dict[str, A
 
     before = store.alias(switch.line, "live") or switch.target
     folder = store.checkpoint_folder(switch.target)
-    with InProcessEngine(store.checkpoint_folder(before), workspace.settings.engine) as engine:
+    log = workspace.store_dir / "logs" / f"rehearsal-engine-{switch.line}.log"
+    with InProcessEngine(store.checkpoint_folder(before), workspace.settings.engine, log=log) as engine:
         return {"verification": engine.load_weights(folder).as_dict(), "rehearsed": True}
 
 

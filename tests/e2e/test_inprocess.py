@@ -45,7 +45,8 @@ CALLED: tuple[dict[str, Any], ...] = (
 
 @pytest.fixture(scope="module")
 def engine(world: World) -> Iterator[InProcessEngine]:
-    with InProcessEngine(world.first.path, EngineConfig()) as made:
+    log = world.workspace.store_dir / "logs" / "eval-engine-auto.log"
+    with InProcessEngine(world.first.path, EngineConfig(), log=log) as made:
         yield made
 
 

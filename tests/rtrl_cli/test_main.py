@@ -222,6 +222,9 @@ def test_damage_of_one_thing_has_a_hint(tmp_path: Path, capsys: pytest.CaptureFi
     one = checkpoint(store, tmp_path / "c", "one")
     store.path_of(one.digest).chmod(0o700)
     (store.path_of(one.digest) / "manifest.json").unlink()
+    (store.objects / "sha256" / "ab" / ("ab" * 32)).mkdir(parents=True)  # of after a backup that was put back
+    assert run(["verify", "-w", str(made.root)]) == 12
+    assert "hint: restore what is damaged" in capsys.readouterr().err
     assert run(["show", one.ref, "-w", str(made.root)]) == 12
     assert "hint: restore it from" in capsys.readouterr().err
     with sqlite3.connect(made.store_dir / "registry.db") as registry:
@@ -229,6 +232,18 @@ def test_damage_of_one_thing_has_a_hint(tmp_path: Path, capsys: pytest.CaptureFi
         registry.execute("INSERT INTO run_input VALUES ('nobody', 'data', 1)")
     assert run(["db", "check", "-w", str(made.root)]) == 12
     assert "hint: restore the newest" in capsys.readouterr().err
+
+
+def test_where_nothing_is_damaged_verify_does_not_say_to_restore(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a backup of the registry is too old for was damage, to be restored from a backup."""
+    made = Workspace.create(tmp_path / "w", "")
+    (made.store_dir / "objects" / "sha256" / "ab" / ("ab" * 32)).mkdir(parents=True)
+    assert run(["verify", "--json", "-w", str(made.root)]) == 12
+    told = capsys.readouterr()
+    assert json.loads(told.out)["error"]["hint"].startswith("delete what is younger than a registry")
+    assert "hint: delete what is younger" in told.err
 
 
 def test_verify_prints_counts_and_no_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,7 +42,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def engine(folders: tuple[Path, Path]) -> Iterator[InProcessEngine]:
-    with InProcessEngine(folders[0], STUB) as made:
+    with InProcessEngine(folders[0], STUB, log=folders[0].with_suffix(".log")) as made:
         yield made
 
 
@@ -95,13 +95,22 @@ def test_weights_are_verified_when_they_change(engine: InProcessEngine, folders:
 
 def test_a_folder_that_is_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(InputMissingError):
-        InProcessEngine(tmp_path, STUB)
+        InProcessEngine(tmp_path, STUB, log=tmp_path / "worker.log")
 
 
-def test_death_and_what_is_left(folders: tuple[Path, Path], tmp_path: Path) -> None:
+def test_death_and_what_is_left(
+    folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of one whose command was killed stayed in /tmp, and the log of each that died."""
+    monkeypatch.setattr("stages.engine.inprocess.FOLDERS", tmp_path / "tmp")
+    killed = tmp_path / "tmp" / "rtrl-engine-killed"
+    killed.mkdir(parents=True)
+    os.utime(killed, (0, 0))
     log = tmp_path / "worker.log"
+    log.write_text("CUDA out of memory\n")  # of an earlier one: no reason for what befalls this one
     engine = InProcessEngine(folders[0], STUB, log=log)
     temporary = engine._temporary
+    assert list(killed.parent.iterdir()) == [temporary]
     os.kill(engine.pid, signal.SIGKILL)
     with pytest.raises(DependencyDownError, match="ended with status -9") as caught:
         engine.chat([ask("hi")])
@@ -110,3 +119,7 @@ def test_death_and_what_is_left(folders: tuple[Path, Path], tmp_path: Path) -> N
     engine.close()
     assert not temporary.exists()
     assert log.exists()
+    with InProcessEngine(folders[1], STUB, log=log) as second:  # nor is one that lives taken for left
+        os.utime(second._temporary, (0, 0))
+        with InProcessEngine(folders[0], STUB, log=log):
+            assert second._temporary.is_dir()

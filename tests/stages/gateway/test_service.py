@@ -92,6 +92,20 @@ def test_a_missing_or_broken_key_file(tmp_path: Path) -> None:
     assert broken.value.code == 12
 
 
+def test_a_version_that_does_not_know_a_promise_of_a_key_refuses_the_file(tmp_path: Path) -> None:
+    """It would train on what is not to be trained on, and with its next key write the promise away."""
+    path = tmp_path / "api_keys.json"
+    ApiKeys.create(tmp_path, "ide")
+    assert '"rtrl-api-keys/1"' in path.read_text()
+    ApiKeys.create(tmp_path, "ci", no_train=True)
+    assert '"rtrl-api-keys/2"' in path.read_text()  # older versions know 1 alone
+    assert [key.no_train for key in ApiKeys.listed(tmp_path)] == [False, True]
+    path.write_text(path.read_text().replace("no_train", "no_eval"))
+    with pytest.raises(IntegrityError, match="no_eval") as unknown:
+        ApiKeys.open(tmp_path)
+    assert "a newer rtrl wrote it" in unknown.value.hint
+
+
 @pytest.mark.parametrize("how", ["gone", "half written", "a folder"])
 async def test_keys_stay_as_they_were_while_their_file_cannot_be_read(
     rig: Rig, how: str, caplog: pytest.LogCaptureFixture

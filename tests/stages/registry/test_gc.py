@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from cursorbench import votes
 from stages import locks
+from stages.distill.config import JudgeConfig
 from stages.errors import UsageError
-from stages.registry import gc, pins
+from stages.registry import gc, leftovers, pins
 from stages.registry.runs import begin_run
 from stages.registry.store import Store
 from stages.runner import run_stage
@@ -235,7 +237,7 @@ def test_a_scratch_store_is_not_collected(workspace: Workspace, store: Store) ->
 
 def test_the_scratch_folder_of_a_run_that_goes_on_stays(workspace: Workspace, store: Store) -> None:
     """Killed, and taken up again after a week: gc took a night's work from under the second attempt."""
-    long_ago = time.time() - (gc.LOG_DAYS + 1) * 86400
+    long_ago = time.time() - (leftovers.LOG_DAYS + 1) * 86400
 
     def first(ctx: RunContext) -> None:
         (ctx.scratch / "attempts").write_text("of a night")
@@ -266,7 +268,7 @@ def test_old_scratch_folders_go_also_when_two_remove_them(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = store.dir / "scratch"
-    long_ago = time.time() - (gc.SCRATCH_DAYS + 1) * 86400
+    long_ago = time.time() - (leftovers.SCRATCH_DAYS + 1) * 86400
     for name in ("old", "older", "young"):
         (place / name / "inner").mkdir(parents=True)
         if name != "young":
@@ -280,3 +282,16 @@ def test_old_scratch_folders_go_also_when_two_remove_them(
     monkeypatch.setattr(shutil, "rmtree", after_another)
     gc.collect(store, 0, by="t")
     assert [folder.name for folder in place.iterdir()] == ["young"]
+
+
+def test_old_votes_of_a_judge_go_but_for_those_that_were_looked_at(store: Store) -> None:
+    """One file for each message that a judge was ever asked about."""
+    place, long_ago = store.dir / leftovers.VOTES, time.time() - (leftovers.VOTES_DAYS + 1) * 86400
+    for name in ("aa1", "bb1", "bb2"):
+        path = place / name[:2] / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('["yes"]')
+        os.utime(path, (long_ago, long_ago))
+    assert votes.ask({"bb2": []}, JudgeConfig(votes=1), str, str, place).cached == {"bb2"}
+    gc.collect(store, 0, by="t")
+    assert [path.name for path in place.rglob("*.json")] == ["bb2.json"]
