@@ -247,7 +247,7 @@ def _check_populations(settings: type[Settings], where: str, named: Mapping[str,
         if not NAME.fullmatch(name):
             raise UsageError(
                 f"{name!r} in {where} cannot name a population",
-                hint="small letters, digits, dots, dashes and underscores",
+                hint="small letters, digits, dots, dashes and underscores, 64 at most",
             )
         if not isinstance(values, Mapping):
             raise _no_section(f"populations.{name}", where)
