@@ -49,7 +49,9 @@ class GatewayConfig(BaseModel):
         "127.0.0.1", min_length=1, description="address of the public listener; loopback unless changed"
     )
     port: int = Field(8100, ge=0, le=65535, description="port of the public listener; 0 picks a free one")
-    admin_socket: str = Field("", description="Unix socket of the admin listener; default run/admin.sock")
+    admin_socket: str = Field(
+        "", description="Unix socket of the admin listener, from the workspace; default run/admin.sock"
+    )
     admin_port: int | None = Field(
         None, ge=0, le=65535, description="loopback port of the admin listener, in place of the Unix socket"
     )

@@ -84,6 +84,8 @@ def test_values_are_converted_by_type() -> None:
             "",
         ),
         ("", ('eval.margins={"a": true}',), "setting eval.margins.a in --set eval.margins: ", ""),
+        ('[targets.1]\nurl = "http://b2"', (), "'1' in rtrl.toml cannot name a target", "of this machine"),
+        ('[targets."b/2"]\nurl = "http://b2"', (), "'b/2' in rtrl.toml cannot name a target", ""),
         ("[targets.b2]\n", (), "setting targets.b2.url in rtrl.toml: Field required", ""),
         ("", ("targets.b2.key_file=k",), "setting targets.b2.url in --set targets.b2.key_file: Field", ""),
         (
