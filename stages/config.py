@@ -48,6 +48,7 @@ from stages.gateway.config import GatewayConfig
 from stages.monitor.config import MonitorConfig
 from stages.population_config import NAME, OWN, PopulationConfig, labels_of
 from stages.rollback.config import RollbackConfig
+from stages.target.config import NAME as TARGET_NAME
 from stages.target.config import TargetConfig
 from stages.train.config import TrainConfig
 
@@ -247,7 +248,7 @@ def _check_populations(settings: type[Settings], where: str, named: Mapping[str,
         if not NAME.fullmatch(name):
             raise UsageError(
                 f"{name!r} in {where} cannot name a population",
-                hint="small letters, digits, dots, dashes and underscores",
+                hint="small letters, digits, dots, dashes and underscores, 64 at most",
             )
         if not isinstance(values, Mapping):
             raise _no_section(f"populations.{name}", where)
@@ -259,6 +260,11 @@ def _check_populations(settings: type[Settings], where: str, named: Mapping[str,
 
 
 def _check_target(name: str, values: object, where: str) -> None:
+    if not TARGET_NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} in {where} cannot name a target",
+            hint="letters, digits, dots, dashes and underscores; numbers are engines of this machine",
+        )
     if not isinstance(values, Mapping):
         raise _no_section(f"targets.{name}", where)
     known = list(TargetConfig.model_fields)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # of a line, and of a population of API keys
 # stages whose settings a population may have of its own
 OWN = ("collect", "distill", "train", "eval", "deploy", "rollback", "ab", "cycle", "monitor")
 
@@ -40,6 +40,14 @@ class PopulationConfig(BaseModel):
     ab: dict[str, Any] = Field(default_factory=dict, description="the same of `[ab]`: its holdback, horizon")
     cycle: dict[str, Any] = Field(default_factory=dict, description="the same of `[cycle]`")
     monitor: dict[str, Any] = Field(default_factory=dict, description="the same of `[monitor]`")
+
+    @field_validator("labels")
+    @classmethod
+    def _of_keys(cls, labels: tuple[str, ...]) -> tuple[str, ...]:
+        for label in labels:
+            if not NAME.fullmatch(label):
+                raise ValueError(f"no key can be of population {label!r}: small letters, digits, . - and _")
+        return labels
 
 
 def labels_of(name: str, config: PopulationConfig) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from stages.errors import InputMissingError
 from stages.population_config import labels_of
+from stages.verdicts import Verdicts
 
 if TYPE_CHECKING:
     from stages.config import Settings
@@ -73,6 +74,12 @@ def whose(settings: Settings) -> Whose:
         return Whose(None, mine)
     apart = {label for name, each in settings.populations.items() for label in labels_of(name, each)}
     return Whose((line,), None, tuple(sorted(apart)))
+
+
+def verdicts_of(workspace: Workspace) -> list[Verdicts]:
+    """What feedback is by the settings of the line worked on, and of each population's."""
+    lines = dict.fromkeys((workspace.settings.workspace.line, *workspace.settings.populations))
+    return [Verdicts(workspace.on_line(each).settings.collect.metrics) for each in lines]
 
 
 def begin_line(workspace: Workspace, store: Store) -> bool:

@@ -34,7 +34,7 @@ from stages.gateway.keys import ApiKeys
 from stages.gateway.server import Listener, calm_collector, serving_loop
 from stages.gateway.tls import Certificate
 from stages.interrupts import endings
-from stages.populations import FIRST
+from stages.populations import FIRST, verdicts_of
 from stages.registry.store import Store
 from stages.serving.addresses import Addresses, clean_up_after_killed
 from stages.serving.ahead import StagedAhead
@@ -51,7 +51,6 @@ from stages.target.completed import complete
 from stages.target.endpoint import LOCK, Endpoint, remove_endpoint
 from stages.target.switch import end_interrupted
 from stages.vault import Vault
-from stages.verdicts import Verdicts
 from stages.workspace import Workspace
 
 NOTE_AGAIN_S = 5.0
@@ -159,7 +158,7 @@ class _Host:
             into = written(self.workspace, self.store, vault, self.say)
             spool, inbox = resources.enter_context(into)
             first, *more = self.fleet.arms()
-            rules = Verdicts(self.workspace.settings.collect.metrics)
+            rules = verdicts_of(self.workspace)
             made = (self.config, spool, inbox, vault, keys, first.engine, self.served, rules)
             engine = self.workspace.settings.engine
             gateway = create_app(*made, drafts=engine.draft_tokens > 0, context=engine.max_model_len)

@@ -104,6 +104,10 @@ class Verdicts:
     def __init__(self, metrics: Mapping[str, str] | None = None) -> None:
         self._rules = {name: rule_of(text) for name, text in (metrics or {}).items()}
 
+    def has(self, metric: str) -> bool:
+        """Whether the settings say what a metric is."""
+        return metric in self._rules
+
     def of(self, item: Feedback) -> tuple[EventType, dict[str, Any]] | None:
         """The event that this feedback is; None for a metric that nobody said what it is, or for no value."""
         return self.meant(item.name, item.value)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from stages.durations import LONGEST_S
+
 # what a canary is judged by: direction, and the loss that promotion tolerates
 METRICS: dict[str, tuple[str, float]] = {
     "edit_persistence": ("higher", 0.03),
@@ -21,11 +23,15 @@ class AbConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     horizon_s: float = Field(
-        3 * 3600.0, gt=0, description="seconds after its opening at which promotion is decided, once"
+        3 * 3600.0,
+        gt=0,
+        le=LONGEST_S,
+        description="seconds after its opening at which promotion is decided, once",
     )
     hold_s: float = Field(
         2 * 3600.0,
         ge=0,
+        le=LONGEST_S,
         description="seconds after the horizon that somebody has to promote what is held; then it is ended",
     )
     collapse: float = Field(

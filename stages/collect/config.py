@@ -6,9 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from stages.durations import LONGEST_S
 from stages.verdicts import rule_of
-
-LONGEST_S = 1e9  # thirty years; times in ms and what is added to them have to fit 64 bits
 
 
 class CollectConfig(BaseModel):
@@ -36,7 +35,9 @@ class CollectConfig(BaseModel):
     max_lag: int = Field(
         1, ge=0, description="largest distance in the checkpoint tree between sampler and live checkpoint"
     )
-    arm: str = Field("live", description="the arm whose episodes are taken: that of the parent to be trained")
+    arm: Literal["live", "canary", "holdback"] = Field(
+        "live", description="the arm whose episodes are taken: that of the parent to be trained"
+    )
     holdback: bool = Field(
         True,
         description="take the holdback's episodes too, where `max_lag` permits their checkpoint",

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from stages.addresses import checked
+from stages.durations import WAIT_S
 
 
 class JudgeConfig(BaseModel):
@@ -24,11 +25,14 @@ class JudgeConfig(BaseModel):
     votes: int = Field(3, ge=1, description="times each message is judged; the share is the probability")
     temperature: float = Field(0.7, ge=0, description="sampling temperature of a vote")
     max_tokens: int = Field(512, ge=1, description="of a reply, thoughts included")
-    timeout_s: float = Field(20.0, gt=0, description="seconds one reply may take")
+    timeout_s: float = Field(20.0, gt=0, le=WAIT_S, description="seconds one reply may take")
     retries: int = Field(2, ge=0, description="further tries of a vote after a time-out or an overload")
     concurrency: int = Field(8, ge=1, description="messages judged at once")
     deadline_s: float = Field(
-        600.0, gt=0, description="seconds for all messages; then the embedded model judges the rest"
+        600.0,
+        gt=0,
+        le=WAIT_S,
+        description="seconds for all messages; then the embedded model judges the rest",
     )
 
     @model_validator(mode="after")

@@ -127,7 +127,7 @@ class Stabiliser(_Table):
     )
     low: float = Field(0.0, ge=0, le=1, description="edit rate under which asking gets dearer")
     high: float = Field(1.0, ge=0, le=1, description="edit rate above which asking gets cheaper")
-    width: float = Field(0.1, gt=0, le=1, description="half the width of a band of history")
+    width: float = Field(0.1, ge=0.001, le=1, description="half the width of a band of history")
     windows: int = Field(3, ge=1, description="windows at least whose edit rate is its middle")
     step: float = Field(
         ..., gt=0, description="change of the price per window and unit of edit rate off the band"
@@ -168,6 +168,8 @@ class Drop(_Table):
     def _bounded(self) -> Drop:
         if self.above is None and self.below is None:
             raise ValueError("say above or below which value an episode is left out")
+        if self.above is not None and self.below is not None and self.above < self.below:
+            raise ValueError("above must not be less than below: every episode would be left out")
         return self
 
 

@@ -9,6 +9,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from stages.durations import WAIT_S
 from stages.engine.extra_args import refused
 
 Dtype = Literal["float32", "bfloat16", "float16"]
@@ -54,9 +55,11 @@ class EngineConfig(BaseModel):
         description="further arguments of vLLM's API server, as they are; those that rtrl itself says, or "
         "that would change what it reads of answers, are refused",
     )
-    startup_timeout_s: float = Field(300, gt=0, description="from start to healthy")
-    stop_timeout_s: float = Field(20, gt=0, description="after SIGTERM, before SIGKILL")
-    update_timeout_s: float = Field(120, gt=0, description="one weight update or one verification call")
+    startup_timeout_s: float = Field(300, gt=0, le=WAIT_S, description="from start to healthy")
+    stop_timeout_s: float = Field(20, gt=0, le=WAIT_S, description="after SIGTERM, before SIGKILL")
+    update_timeout_s: float = Field(
+        120, gt=0, le=WAIT_S, description="one weight update or one verification call"
+    )
     resident_gib: float | None = Field(
         None,
         ge=0,
@@ -71,19 +74,31 @@ class EngineConfig(BaseModel):
         description="the same after a weight update in place, while users' requests wait; its verification "
         "has read prompts and written a token already",
     )
-    health_every_s: float = Field(2, gt=0, description="between health probes of the engine")
-    health_timeout_s: float = Field(5, gt=0, description="a probe without an answer by then has failed")
+    health_every_s: float = Field(2, gt=0, le=WAIT_S, description="between health probes of the engine")
+    health_timeout_s: float = Field(
+        5, gt=0, le=WAIT_S, description="a probe without an answer by then has failed"
+    )
     health_failures: int = Field(
         3, ge=1, description="failed in a row: the engine gets no requests (503) until it answers again"
     )
     silence_s: float = Field(
-        90, gt=0, description="an engine that runs and answers no health check for so long is started again"
+        90,
+        gt=0,
+        le=WAIT_S,
+        description="an engine that runs and answers no health check for so long is started again",
     )
     failing_restart_s: float = Field(
-        120, gt=0, description="the gateway's breaker was not closed for so long: the engine is started again"
+        120,
+        gt=0,
+        le=WAIT_S,
+        description="the gateway's breaker was not closed for so long: the engine is started again",
     )
-    restart_backoff_s: float = Field(1, gt=0, description="first pause before a dead engine is started again")
-    restart_backoff_max_s: float = Field(60, gt=0, description="longest pause; it doubles up to this")
+    restart_backoff_s: float = Field(
+        1, gt=0, le=WAIT_S, description="first pause before a dead engine is started again"
+    )
+    restart_backoff_max_s: float = Field(
+        60, gt=0, le=WAIT_S, description="longest pause; it doubles up to this"
+    )
 
     @model_validator(mode="after")
     def _go_together(self) -> Self:

@@ -8,17 +8,41 @@ from __future__ import annotations
 
 import os
 import sys
+from argparse import Namespace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from stages.engine.config import EngineConfig
 from stages.engine.discreet import hush
 from stages.engine.lifetime import PARENT_VARIABLE, die_with_parent
 from stages.engine.loading import load
+from stages.engine.options import SPREADING
+from stages.engine.process import arguments
 
 # Tokens of a block of the KV cache on CPUs: the fewest their attention takes. Only whole blocks are found
 # again by the prefix cache; of vLLM's 128 a conversation of short turns has none.
 CPU_BLOCK = 32
+
+
+def as_served(model: Path, config: EngineConfig) -> Namespace:
+    """The served engine's command line, `engine.extra_args` and all, as vLLM reads it.
+
+    But for what no answer depends on: drafting, room for adapters, and over how many processes it is spread.
+    """
+    from vllm import EngineArgs
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    plain = config.model_copy(update={"draft_tokens": 0, "lora_rank": 0})
+    told: Namespace = make_arg_parser(FlexibleArgumentParser()).parse_args(arguments(model, plain, port=0))
+    usual = EngineArgs(model=str(model))
+    for name in SPREADING:
+        field = name.lstrip("-").replace("-", "_")
+        if hasattr(usual, field):
+            setattr(told, field, getattr(usual, field))
+    told.distributed_executor_backend = "uni"
+    return told
 
 
 class Worker:
@@ -26,24 +50,20 @@ class Worker:
 
     def __init__(self, model: str, config: dict[str, Any]) -> None:
         load("vllm.v1.engine.core")  # most of what it needs
-        from vllm import LLM
+        from vllm import LLM, EngineArgs
         from vllm.platforms import current_platform
+        from vllm.renderers.chat_utils import load_chat_template
 
-        self.llm = LLM(
-            model=model,
-            dtype=config["dtype"],
-            max_model_len=config["max_model_len"],
-            max_num_seqs=config["max_num_seqs"],
-            gpu_memory_utilization=config["gpu_memory_utilization"],
-            seed=config["seed"],
-            enforce_eager=config["enforce_eager"],
-            distributed_executor_backend="uni",
-            worker_extension_cls="stages.engine.worker.WorkerExtension",
-            logprobs_mode="processed_logprobs",
-            generation_config="vllm",
-            disable_log_stats=True,
-            **({"block_size": CPU_BLOCK} if current_platform.is_cpu() else {}),
-        )
+        told = as_served(Path(model), EngineConfig(**config))
+        engine = EngineArgs.from_cli_args(told)
+        if current_platform.is_cpu() and engine.block_size is None:
+            engine.block_size = CPU_BLOCK
+        self.llm = LLM.from_engine_args(engine)
+        self._rendering = {
+            "chat_template": load_chat_template(told.chat_template),
+            "chat_template_content_format": told.chat_template_content_format,
+            "chat_template_kwargs": told.default_chat_template_kwargs,
+        }
 
     def chat(self, requests: list[dict[str, Any]], seed: int | None) -> list[dict[str, Any]]:
         """Queue every request by itself, so that one that does not fit spoils no other, then run all."""
@@ -60,7 +80,11 @@ class Worker:
             sampling = SamplingParams(**request["sampling"], max_tokens=request["max_tokens"], logprobs=0)
             try:
                 self.llm.enqueue_chat(
-                    [request["messages"]], sampling, use_tqdm=False, tools=request["tools"] or None
+                    [request["messages"]],
+                    sampling,
+                    use_tqdm=False,
+                    tools=request["tools"] or None,
+                    **self._rendering,
                 )
             except (VLLMClientError, ValueError) as error:
                 untemplated = isinstance(error, ChatTemplateResolutionError)

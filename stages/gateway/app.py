@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import orjson
 
@@ -76,7 +76,7 @@ class Gateway:
         keys: ApiKeys,
         engine: EngineClient,
         served: ServedState,
-        verdicts: Verdicts,
+        verdicts: Sequence[Verdicts],
         *,
         drafts: bool,
         context: int | None,
@@ -250,14 +250,14 @@ def create_app(
     keys: ApiKeys,
     engine: EngineClient,
     served: ServedState,
-    verdicts: Verdicts | None = None,
+    verdicts: Sequence[Verdicts] = (),
     *,
     drafts: bool = False,
     context: int | None = None,
 ) -> Gateway:
-    """The public application. `verdicts` says what feedback is (`collect.metrics`), `drafts` whether engines
-    draft tokens (`engine.draft_tokens`), `context` how many tokens they take (`engine.max_model_len`).
+    """The public application. `verdicts` say what feedback is, by line (`collect.metrics`), `drafts` whether
+    engines draft tokens (`engine.draft_tokens`), `context` how many they take (`engine.max_model_len`).
 
     Whoever calls this owns spool, inbox and vault and closes them afterwards."""
-    made = config, spool, inbox, vault, keys, engine, served, verdicts or Verdicts()
+    made = config, spool, inbox, vault, keys, engine, served, verdicts
     return Gateway(*made, drafts=drafts, context=context)

@@ -9,6 +9,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from stages.durations import LONGEST_S, WAIT_S
+
 MIB = 1 << 20
 
 
@@ -35,8 +37,10 @@ class BreakerConfig(BaseModel):
     window_s: float = Field(10.0, ge=1, le=600, description="errors are counted over so long")
     min_requests: int = Field(20, ge=1, description="fewer in the window prove nothing")
     error_rate: float = Field(0.5, gt=0, le=1, description="this share of them failed: the breaker opens")
-    open_s: float = Field(2.0, gt=0, description="no request is sent for so long; doubles while trials fail")
-    open_max_s: float = Field(30.0, gt=0, description="up to this")
+    open_s: float = Field(
+        2.0, gt=0, le=WAIT_S, description="no request is sent for so long; doubles while trials fail"
+    )
+    open_max_s: float = Field(30.0, gt=0, le=WAIT_S, description="up to this")
     trials: int = Field(3, ge=1, description="requests sent then; the breaker closes when all succeed")
 
 
@@ -49,7 +53,9 @@ class GatewayConfig(BaseModel):
         "127.0.0.1", min_length=1, description="address of the public listener; loopback unless changed"
     )
     port: int = Field(8100, ge=0, le=65535, description="port of the public listener; 0 picks a free one")
-    admin_socket: str = Field("", description="Unix socket of the admin listener; default run/admin.sock")
+    admin_socket: str = Field(
+        "", description="Unix socket of the admin listener, from the workspace; default run/admin.sock"
+    )
     admin_port: int | None = Field(
         None, ge=0, le=65535, description="loopback port of the admin listener, in place of the Unix socket"
     )
@@ -89,14 +95,21 @@ class GatewayConfig(BaseModel):
     max_connections_per_peer: int = Field(
         1024, ge=1, description="of them from one address (IPv6: one /64); a proxy is one address"
     )
-    header_timeout_s: float = Field(20.0, gt=0, description="for a request's header section to come in")
+    header_timeout_s: float = Field(
+        20.0, gt=0, le=WAIT_S, description="for a request's header section to come in"
+    )
     body_timeout_s: float = Field(
-        30.0, gt=0, description="for a body to come in, and a second more for every body_bytes_per_s of it"
+        30.0,
+        gt=0,
+        le=WAIT_S,
+        description="for a body to come in, and a second more for every body_bytes_per_s of it",
     )
     body_bytes_per_s: int = Field(16 * 1024, ge=1, description="slowest body that is waited for")
-    idle_timeout_s: float = Field(75.0, gt=0, description="a connection without a request is kept so long")
+    idle_timeout_s: float = Field(
+        75.0, gt=0, le=WAIT_S, description="a connection without a request is kept so long"
+    )
     send_timeout_s: float = Field(
-        60.0, gt=0, description="a client that takes nothing of its answer for so long is cut off"
+        60.0, gt=0, le=WAIT_S, description="a client that takes nothing of its answer for so long is cut off"
     )
     max_unread_bytes: int = Field(
         256 * MIB,
@@ -108,13 +121,15 @@ class GatewayConfig(BaseModel):
     max_pending_events: int = Field(
         10_000, ge=0, description="events per key that wait for their generation; more are rejected"
     )
-    pending_hours: float = Field(168.0, gt=0, description="after this an event without generation expires")
+    pending_hours: float = Field(
+        168.0, gt=0, le=LONGEST_S // 3600, description="after this an event without generation expires"
+    )
 
     received_bytes: int = Field(
         16 << 30, ge=MIB, description="what was received of other systems' sessions may take so much disk"
     )
 
-    engine_timeout_s: float = Field(600.0, gt=0, description="for one whole answer of the engine")
+    engine_timeout_s: float = Field(600.0, gt=0, le=WAIT_S, description="for one whole answer of the engine")
     engine_connections: int = Field(512, ge=1, description="requests in flight to the engine; more wait")
     max_queue: int = Field(
         256, ge=0, description="generations accepted beyond engine_connections, which wait; more get 429"
@@ -123,6 +138,7 @@ class GatewayConfig(BaseModel):
     fair_s: float = Field(
         60.0,
         ge=0,
+        le=WAIT_S,
         description="once a generation was refused for want of a place: how long the places that an API key "
         "had or wanted, up to an equal share, are kept for it; 0: first come, first served",
     )
@@ -130,7 +146,10 @@ class GatewayConfig(BaseModel):
         default_factory=BreakerConfig, description="when a failing engine gets no requests for a while"
     )
     hold_timeout_s: float = Field(
-        60.0, gt=0, description="how long a request waits while weights are swapped before it gets 503"
+        60.0,
+        gt=0,
+        le=WAIT_S,
+        description="how long a request waits while weights are swapped before it gets 503",
     )
     in_flight: Literal["finish", "continue"] = Field(
         "finish",
@@ -138,10 +157,13 @@ class GatewayConfig(BaseModel):
         "ones, or `continue` under the new ones",
     )
     drain_timeout_s: float = Field(
-        120.0, gt=0, description="how long a swap waits for requests in flight before it gives up"
+        120.0, gt=0, le=WAIT_S, description="how long a swap waits for requests in flight before it gives up"
     )
     shutdown_timeout_s: float = Field(
-        30.0, ge=0, description="for requests in flight at SIGTERM; what is not done then is cut short"
+        30.0,
+        ge=0,
+        le=WAIT_S,
+        description="for requests in flight at SIGTERM; what is not done then is cut short",
     )
     log_format: Literal["text", "json"] = Field("text", description="of stderr; `json`: one object per line")
     log_requests: Literal["errors", "all", "none"] = Field(
@@ -152,7 +174,7 @@ class GatewayConfig(BaseModel):
         50.0, gt=0, le=60_000, description="a recorded generation survives a power cut after at most this"
     )
     segment_bytes: int = Field(64 * MIB, ge=4096, le=1 << 30, description="a segment is sealed at this size")
-    segment_seconds: float = Field(3600.0, gt=0, description="and at this age")
+    segment_seconds: float = Field(3600.0, gt=0, le=LONGEST_S, description="and at this age")
     session_cache_bytes: int = Field(
         256 * MIB, ge=0, description="tokens of recent sessions kept so that prompts are stored as suffixes"
     )

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-import re
 import secrets
 import time
 from collections.abc import Callable
@@ -36,6 +35,7 @@ from stages.gateway.key_file import (
     read,
     replace,
 )
+from stages.population_config import NAME
 
 log = logging.getLogger("rtrl.gateway")
 
@@ -43,7 +43,6 @@ Told = Callable[[str], None]
 _FIRST = DEFAULT_KEY.partition(".")[0]
 
 PREFIX = "rtrl-"
-POPULATION = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # as names of lines: a population may have one
 _RECHECK_S = 1.0
 _INDEX = 16  # hexadecimal digits of a digest by which it is found, before all of it is compared
 
@@ -235,7 +234,7 @@ def _is_of(key: ApiKey, default: str, keys: list[ApiKey]) -> bool:
 
 
 def _check_population(population: str) -> None:
-    if population and not POPULATION.fullmatch(population):
+    if population and not NAME.fullmatch(population):
         raise UsageError(
             f"{population!r} cannot name a population",
             hint="1 to 64 small letters, digits, dots, dashes and underscores, as in `acme` or `code-review`",

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable
 
+from stages.durations import LONGEST_S
 from stages.gateway.errors import ApiError
 from stages.gateway.key_file import ApiKey
 
@@ -44,6 +45,6 @@ class Rates:
                 "rate_limit_error",
                 "rate_limit_exceeded",
                 f"this API key may be used {rate:g} times a second",
-                retry_after=math.ceil((1.0 - tokens) / rate),
+                retry_after=math.ceil(min((1.0 - tokens) / rate, LONGEST_S)),
             )
         self._buckets[key.id] = tokens - 1.0, now

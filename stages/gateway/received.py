@@ -47,6 +47,7 @@ log = logging.getLogger("rtrl.gateway")
 _SESSIONS = 10_000  # sessions known to be of our own generations
 _NO_RECORD = "not a record"
 _NOT_WRITTEN = "the records could not be written; send them again"
+_NO_RULES = Verdicts()
 _OURS = (said.AgentTurn, said.UserTurn, said.Completion)
 
 Item = said.Item
@@ -89,7 +90,7 @@ class Intake:
         inbox: InboxWriter,
         links: Links,
         metrics: Metrics,
-        verdicts: Verdicts,
+        verdicts: Sequence[Verdicts],
         pseudonym: Callable[[bytes], str],
     ) -> None:
         self._verdicts, self._pseudonym = verdicts, pseudonym
@@ -257,16 +258,20 @@ class Intake:
         elif isinstance(item, said.Interrupt):
             told = "interrupted", {}
         elif isinstance(item, said.Feedback):
-            told = self._verdict(item)
+            return self._feedback(item)
         return told if told is not None and not problem(*told) else None
 
-    def _verdict(self, item: said.Feedback) -> Told | None:
-        """What `collect.metrics` says of this metric; as it is told where it says nothing, or nothing yet."""
-        verdict = self._verdicts.of(item)
-        if verdict is not None:
-            return verdict
+    def _feedback(self, item: said.Feedback) -> Told | None:
+        """As it is told: what it means, `collect.metrics` of the line says that collects it, and may say
+        otherwise by then. Words of a label are told where some line has a rule of them."""
         value = item.value.strip().lower() if isinstance(item.value, str) else item.value
-        return "feedback", {"name": item.name, "value": value}
+        told = "feedback", {"name": item.name, "value": value}
+        rules = [each for each in self._verdicts if each.has(item.name)]
+        if not rules:
+            told = _NO_RULES.of(item) or told
+        elif any(each.of(item) for each in rules):
+            return told
+        return None if problem(*told) else told
 
     def _remember(self, sessions: set[tuple[str, str, str]]) -> None:
         self._sessions |= dict.fromkeys(map(_mark, sorted(sessions)))

@@ -151,17 +151,19 @@ def _by_registry(
 def _patience(root: Path, endpoint: Endpoint | None, line: str) -> Patience | None:
     """The settings file's `[rollback]` for a line, when the line that it names is the one that is served."""
     settings = settings_of_served(root, endpoint)
-    populations = settings.get("populations", {}) if settings is not None else {}
-    if settings is None or endpoint is None or (line != endpoint.line and line not in populations):
+    if settings is None or endpoint is None:
         return None
-    said = {**settings.get("rollback", {}), **populations.get(line, {}).get("rollback", {})}
-    if not said:
-        return Patience()
-    from stages.rollback.config import RollbackConfig
+    try:  # a section may be no section there: the stage says so
+        populations = settings.get("populations", {})
+        if line != endpoint.line and line not in populations:
+            return None
+        said = {**settings.get("rollback", {}), **populations.get(line, {}).get("rollback", {})}
+        if not said:
+            return Patience()
+        from stages.rollback.config import RollbackConfig
 
-    try:
         return Patience(**RollbackConfig(**said).model_dump())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, AttributeError):
         return None
 
 

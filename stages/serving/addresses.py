@@ -47,7 +47,8 @@ class Addresses:
         """Make the sockets; `resources` closes them. Raises UsageError (exit 2)."""
         config = self._config
         self.public = resources.enter_context(bind_tcp(config.host, config.port))
-        path = Path(config.admin_socket or self._run_dir / "admin.sock")
+        root = self._run_dir.parent
+        path = root / config.admin_socket if config.admin_socket else self._run_dir / "admin.sock"
         if config.admin_port is None and len(str(path).encode()) <= SOCKET_PATH_LIMIT:
             self.admin = resources.enter_context(bind_unix(path))
             self._admin_socket = str(path)

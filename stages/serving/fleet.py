@@ -111,7 +111,8 @@ class Fleet:
         """The engines that the workspace's settings name."""
         settings, logs = workspace.settings, store.dir / "logs"
         offer = offering(store, settings.deploy.store)
-        own = settings.engine, settings.targets, settings.gateway
+        targets = {name: each.within(workspace.root) for name, each in settings.targets.items()}
+        own = settings.engine, targets, settings.gateway
         return cls(*own, line, checkpoint, logs, say, changed, updating, offer)
 
     @property

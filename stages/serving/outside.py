@@ -214,7 +214,7 @@ def _token(path: str) -> str:
     if not path:
         return "none"
     try:
-        return Path(path).expanduser().read_text(encoding="utf-8").strip()
+        return Path(path).read_text(encoding="utf-8").strip()
     except OSError as error:
         raise InputMissingError(
             f"{path} cannot be read: {error.strerror}", hint="it holds a token"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from stages.durations import WAIT_S
 
 
 class ShadowConfig(BaseModel):
@@ -25,7 +29,7 @@ class ShadowConfig(BaseModel):
     shadow_side_by_side: int = Field(
         4, ge=1, description="requests asked at a time, each of one of the two engines"
     )
-    shadow_timeout_s: float = Field(120, gt=0, description="for one answer; longer is no answer")
+    shadow_timeout_s: float = Field(120, gt=0, le=WAIT_S, description="for one answer; longer is no answer")
     shadow_rate: float = Field(
         0.05, ge=0, lt=1, description="share of errors, broken calls and empty answers more than tolerated"
     )
@@ -33,3 +37,12 @@ class ShadowConfig(BaseModel):
     shadow_latency: float = Field(
         3.0, gt=1, description="factor by which a token may take longer than the live engine's"
     )
+
+    @model_validator(mode="after")
+    def _enough_are_asked_for(self) -> Self:
+        if 0 < self.shadow_requests < self.shadow_least:
+            raise ValueError(
+                f"shadow_requests {self.shadow_requests} is under shadow_least {self.shadow_least}: nothing "
+                "would ever be replayed"
+            )
+        return self

@@ -13,9 +13,8 @@ import socket
 from http.client import HTTPConnection
 from typing import Any
 
+from stages.durations import WAIT_S
 from stages.target.endpoint import Endpoint
-
-LONGEST_S = 2e6  # a socket waits no longer than 2^31 ms, and raises where it is told to
 
 
 class _UnixConnection(HTTPConnection):
@@ -37,12 +36,12 @@ def ask(
     """Status of the answer and what it says; None where that is no JSON object.
 
     Args:
-        timeout_s: seconds to wait for a connection, and for each piece of the answer; `LONGEST_S` at most.
+        timeout_s: seconds to wait for a connection, and for each piece of the answer; `WAIT_S` at most.
 
     Raises:
         OSError, http.client.HTTPException: no answer; TimeoutError, an OSError, none in time.
     """
-    timeout_s = min(timeout_s, LONGEST_S)
+    timeout_s = min(timeout_s, WAIT_S)
     connection = (
         _UnixConnection(endpoint.admin_socket, timeout_s)
         if endpoint.admin_socket

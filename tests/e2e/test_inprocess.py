@@ -157,7 +157,10 @@ if dtype == "experts":
         found.append(answers_as(folder))
     print("RESULT" + json.dumps(["experts", found]), flush=True)
     os._exit(0)
-worker = Worker(first, EngineConfig(dtype=dtype).model_dump(mode="json"))
+said = ("--chat-template", "{% for m in messages %}<{{ m['content'] }}{{ mark }}{% endfor %}")
+said = (*said, "--default-chat-template-kwargs", '{"mark": ">"}', "--tensor_parallel_size", "2")
+config = EngineConfig(dtype=dtype, lora_rank=8, extra_args=(*said, "--max-num-batched-tokens", "4096"))
+worker = Worker(first, config.model_dump(mode="json"))
 model = worker.llm.llm_engine.model_executor.driver_worker.worker.model_runner.get_model()
 
 def look(folder):
@@ -181,6 +184,10 @@ def without_a_norm(folder):
     model.model.norm.weight.data.copy_(kept)
 
 found = {"start": look(first)}
+asked = {"messages": [{"role": "user", "content": "ab"}], "tools": [], "sampling": {}, "max_tokens": 1}
+limits, tokenizer = worker.llm.llm_engine.vllm_config.scheduler_config, worker.llm.get_tokenizer()
+prompt = tokenizer.decode(worker.chat([asked], None)[0]["prompt_ids"])
+found["told"] = [prompt, limits.max_num_batched_tokens, worker.llm.get_world_size()]
 kernel, table = model.lm_head.cpu_linear, model.lm_head.weight
 ones, nothing = torch.ones(1, model.config.hidden_size, dtype=table.dtype), torch.zeros_like(table)
 found["packed"] = bool(kernel(ones, nothing, None).any())  # else it computes with the matrix it is given
@@ -347,6 +354,7 @@ def test_what_vllm_holds_is_told_from_what_it_should(held: dict[str, Any], dtype
     """
     found = held[dtype]
     assert found["packed"] or dtype == "bfloat16"
+    assert found["told"] == ["<ab>", 4096, 1], "engine.extra_args, as the served engine has them"
     for name in ("start", "update ours", "rollback ours"):
         assert (found[name]["different"], found[name]["verdict"]) == ([], "child"), name
         assert found[name]["parameters_checked"] == found[name]["parameters"]

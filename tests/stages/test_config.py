@@ -84,6 +84,10 @@ def test_values_are_converted_by_type() -> None:
             "",
         ),
         ("", ('eval.margins={"a": true}',), "setting eval.margins.a in --set eval.margins: ", ""),
+        ('[targets.1]\nurl = "http://b2"', (), "'1' in rtrl.toml cannot name a target", "of this machine"),
+        ('[targets."b/2"]\nurl = "http://b2"', (), "'b/2' in rtrl.toml cannot name a target", ""),
+        ("", ("collect.arm=canry",), "setting collect.arm in --set collect.arm: Input should be 'live',", ""),
+        ("", ("deploy.shadow_requests=4",), "shadow_requests 4 is under shadow_least 8: nothing would", ""),
         ("[targets.b2]\n", (), "setting targets.b2.url in rtrl.toml: Field required", ""),
         ("", ("targets.b2.key_file=k",), "setting targets.b2.url in --set targets.b2.key_file: Field", ""),
         (
@@ -105,6 +109,7 @@ def test_values_are_converted_by_type() -> None:
             "setting cycle.ping_timeout_s in --set cycle.ping_timeout_s: ",
             "",
         ),
+        ("", ("deploy.shadow_timeout_s=1e308",), "setting deploy.shadow_timeout_s in ", ""),
         ("", ("gateway.host=",), "gateway.host in --set gateway.host: ", ""),  # all addresses, to the kernel
         ("", ("collect.horizon_s=1e300",), "setting collect.horizon_s in --set collect.horizon_s: ", ""),
         ("", ("monitor.timeout_s=inf",), "setting monitor.timeout_s in --set monitor.timeout_s: ", ""),
@@ -247,3 +252,15 @@ def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(InputMissingError) as caught:
         Settings.load(tmp_path / "rtrl.toml")
     assert caught.value.code == 5
+
+
+@pytest.mark.parametrize("section", ["gateway", "engine", "collect", "ab"])
+def test_no_time_is_longer_than_what_waits_for_it_takes(section: str) -> None:
+    """`gateway.pending_hours`, `engine.startup_timeout_s` and others ended `rtrl serve` as a bug."""
+    fields = Settings.model_fields[section].annotation.model_fields  # type: ignore[union-attr]
+    ends = ("_s", "_ms", "_hours", "_seconds")
+    times = [name for name in fields if name.endswith(ends) and name != "body_bytes_per_s"]
+    assert times
+    for name in times:
+        with pytest.raises(UsageError, match=f"setting {section}.{name} in "):
+            parse("", f"{section}.{name}=1e308")

@@ -10,10 +10,11 @@ from stages.config import Settings
 from stages.deploy.config import DeployConfig
 from stages.deploy.run import DeployStage
 from stages.errors import InputMissingError, UsageError
-from stages.populations import Whose, begin_line, whose
+from stages.populations import Whose, begin_line, verdicts_of, whose
 from stages.registry.holdbacks import close_holdback, holdback_of, open_holdback
 from stages.result import StageResult
 from stages.runner import run_stage
+from stages.workspace import Workspace
 from tests.stages.world import COLLECT, HOUR, World
 
 TOML = """
@@ -49,12 +50,21 @@ def test_a_population_has_its_own_settings_above_the_files_and_below_flags() -> 
     assert load("workspace.line=main", "workspace.line=acme").workspace.serves == "main"
 
 
+def test_each_line_has_rules_of_its_own_for_feedback(tmp_path: Path) -> None:
+    own = '[populations.acme.collect.metrics]\nstars = "outcome 5..1"\n[populations.review]'
+    (tmp_path / "rtrl.toml").write_text(f'[collect.metrics]\nstars = "outcome 1..5"\n{own}')
+    told = [rules.meant("stars", 5) for rules in verdicts_of(Workspace(tmp_path))]
+    assert [one and one[1]["value"] for one in told] == [1.0, -1.0, 1.0]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("[populations.acme]\nlable = 1", "populations.acme.lable"),
         ("[populations.acme.collect]\nmin_episode = 1", r"collect.min_episode "),
         ("[populations.Acme]\n", "cannot name a population"),
+        ('[populations.acme]\nlabels = ["Acme"]', "no key can be of population 'Acme'"),
+        ('[populations.acme]\nlabels = [""]', "no key can be of population ''"),
         ("[populations]\nacme = 1", "must be a section"),
         ('[populations.acme]\n[populations.b]\nlabels = ["acme"]', "of the lines acme and b"),
         ('[workspace]\nserves = "acme"\n[populations.acme]', "a population's line"),

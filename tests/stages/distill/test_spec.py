@@ -39,6 +39,10 @@ def test_the_digest_is_of_the_meaning() -> None:
         ),
         (("unknown = 0.0", "unknown = 0.0\n[drop.edited]"), "say above or below"),
         (
+            ("unknown = 0.0", "unknown = 0.0\n[drop.edited]\nabove = 0.2\nbelow = 0.8"),
+            "every episode would be left out",
+        ),
+        (
             ("unknown = 0.0", 'unknown = 0.0\n[accepted_exits]\n"drop:edited" = "why"'),
             "has no exit drop:edited",
         ),

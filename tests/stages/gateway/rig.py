@@ -140,7 +140,7 @@ def url_of(listener: Listener) -> str:
 @asynccontextmanager
 async def running(root: Path, **settings: Any) -> AsyncIterator[Rig]:
     rig = Rig()
-    verdicts, context = Verdicts(settings.pop("metrics", None)), settings.pop("context", None)
+    verdicts, context = [Verdicts(settings.pop("metrics", None))], settings.pop("context", None)
     config = GatewayConfig(**({"fsync_ms": 1.0, "shutdown_timeout_s": 1.0} | settings))
     rig.root, rig.loaded, rig.bad, rig.may_load = root, [], set(), asyncio.Event()
     rig.may_load.set()

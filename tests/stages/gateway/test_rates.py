@@ -55,6 +55,10 @@ def test_a_keys_own_rate_comes_first() -> None:
         True
     ] * 6 + [False]
     assert refusal(unset, ApiKey("key_e", "e", "", "")) is None, "no limit unless one is set"
+    never = ApiKey("key_f", "f", "", "", rate=1e-310)
+    refused = [refusal(unset, never) for _ in range(2)][1]
+    assert refused is not None
+    assert refused.retry_after == 10**9, "an infinite one was a bug (500)"
 
 
 @pytest.mark.parametrize("route", ["/v1/chat/completions", "/v1/events", "/feedback", "/v1/models"])

@@ -18,6 +18,7 @@ from stages.gateway.links import Links
 from stages.gateway.received_events import event_of, itself
 from stages.inbox.reader import LAST, Inbox, Left
 from stages.inbox.records import OWN
+from stages.verdicts import Verdicts
 from tests.stages.gateway.rig import Rig, running
 from tests.stages.gateway.spans import attribute, chat, claude, logs, span, tool, traces
 
@@ -234,17 +235,32 @@ async def test_words_for_a_thumb_are_taken_as_files_have_them(rig: Rig) -> None:
     assert (told.status_code, "PRIVATE" in told.text) == (400, False)
 
 
-async def test_a_number_counts_where_the_settings_say_what_is_good(tmp_path: Path) -> None:
-    async with running(
-        tmp_path, metrics={"stars": "outcome 1..5", "errors": "outcome 10..0", "bad": "outcome 1..0"}
-    ) as rig:
+async def test_what_is_told_stays_as_it_is_for_the_rule_that_collects_it(tmp_path: Path) -> None:
+    """It was read by the rule that the served line had when the gateway was started: a rule that was mended,
+    or a population's own, had no effect on what was told before it, or to it."""
+    rules = {"stars": "outcome 1..5", "thumb": "thumbs 1..0", "grade": "outcome poor..good"}
+    async with running(tmp_path, metrics=rules) as rig:
         one = (await rig.chat("hi")).json()["id"]
-        for name, value in (("stars", 4), ("errors", 99), ("errors", 0), ("bad", True), ("cost", 0.5)):
+        for name, value in (("stars", 4), ("thumb", 1), ("thumbs", 1), ("cost", 0.5)):
             call = {"metric_name": name, "inference_id": one, "value": value}
             assert (await post(rig, "/feedback", call)).status_code == 200
-        assert [data["value"] for _, data in events(rig)] == [0.5, -1.0, 1.0, -1.0, 0.5]
-        assert rig.events()[-1].type == "feedback"
-        assert kept(rig) == {}
+        for label in ("Poor", "awful"):  # of the two words one is of a rule, and nobody's words the other
+            evaluation = span("chat m")
+            told = [attribute("gen_ai.evaluation.name", "grade"), attribute("gen_ai.response.id", one)]
+            told.append(attribute("gen_ai.evaluation.score.label", label))
+            evaluation["events"] = [{"name": "gen_ai.evaluation.result", "attributes": told}]
+            assert await send(rig, evaluation) == {}
+        values = [("stars", 4), ("thumb", 1), ("cost", 0.5), ("grade", "poor")]
+        raw = [("feedback", {"name": name, "value": value}) for name, value in values]
+        assert events(rig) == [*raw[:2], ("thumbs", {"value": 1}), *raw[2:]]
+        mended = Verdicts(rules | {"stars": "outcome 5..1"})
+        read = [mended.resolved(event) for event in rig.events() if event.type == "feedback"]
+        assert [one and (one.type, one.data["value"]) for one in read] == [
+            ("outcome", -0.5),
+            ("thumbs", -1),
+            None,
+            ("outcome", -1.0),
+        ]
 
 
 async def test_feedback_of_others_and_texts_are_kept(rig: Rig) -> None:

@@ -302,6 +302,18 @@ def test_what_is_unusual_is_left_to_the_stage(world: StubWorld, tmp_path: Path) 
         assert move_first(world.workspace.root, Asked("auto", "nothing was live before")) is None
 
 
+def test_a_section_that_is_none_is_told_by_the_stage(world: StubWorld) -> None:
+    """`rollback = 5` was a bug (exit 1)."""
+    file = world.workspace.root / "rtrl.toml"
+    whole = file.read_text()
+    try:
+        for wrong in ("rollback = 5", 'populations = "auto"'):
+            file.write_text(f"{wrong}\n{whole}")
+            assert move_first(world.workspace.root, Asked("auto", "test")) is None
+    finally:
+        file.write_text(whole)
+
+
 def test_settings_that_cannot_be_read_are_told_after_it(deployed: StubWorld) -> None:
     """It failed with exit 2 after the users had been moved: who repeated it went one checkpoint too far."""
     file = deployed.workspace.root / "rtrl.toml"

@@ -72,12 +72,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     port = free_port()
     token = root / "token"
     token.write_text("outside-key")
+    key = os.path.relpath(token, made.workspace.root)  # from there, wherever a command is given
     made.outside, made.beside, store = [], free_port(), f"file://{root}/depot"
     stub = ["-m", "stages.gateway.stub_engine", "--port", str(port), "--lie", "keep:liar"]
     settings = SETTINGS.replace("[engine]", "[engine]\nreplicas = 2")
     settings = settings.replace("[deploy]", f'[deploy]\nstore = "{store}"')
-    settings += f'[targets.far]\nurl = "http://127.0.0.1:{port}"\nkey_file = "{token}"\n'
-    settings += f'helper = "http://127.0.0.1:{made.beside}"\nhelper_key_file = "{token}"\n'
+    settings += f'[targets.far]\nurl = "http://127.0.0.1:{port}"\nkey_file = "{key}"\n'
+    settings += f'helper = "http://127.0.0.1:{made.beside}"\nhelper_key_file = "{key}"\n'
     (made.workspace.root / "rtrl.toml").write_text(settings)
     made.workspace.__dict__.pop("settings", None)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -12,8 +13,10 @@ import pytest
 
 from stages.deploy.run import DeployStage
 from stages.errors import InputMissingError, LockedError, RtrlError, UsageError
+from stages.gateway.config import GatewayConfig
 from stages.rollback.run import RollbackStage
 from stages.runner import run_stage
+from stages.serving.addresses import Addresses
 from stages.serving.detach import start_detached
 from stages.target.admin import Admin
 from tests import processes
@@ -86,3 +89,11 @@ def test_what_stands_in_the_way_is_said(
     with pytest.raises(kind) as caught:
         start_detached(other.workspace, overrides=[setting.format(taken=taken)])
     assert (caught.value.code, bool(caught.value.hint)) == (code, True)
+
+
+def test_admin_socket_of_the_workspace(tmp_path: Path) -> None:
+    """It lay where `rtrl serve` was given, and no command from elsewhere found it: no rollback either."""
+    addresses = Addresses(tmp_path / "run", GatewayConfig(port=0, admin_socket="a.sock"), tls=False)
+    with contextlib.ExitStack() as resources:
+        addresses.bind(resources)
+        assert (tmp_path / "a.sock").is_socket()
