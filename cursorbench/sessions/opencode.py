@@ -13,6 +13,7 @@ from typing import Any
 
 from cursorbench.sessions import spoken
 from cursorbench.sessions.calls import Change, arguments_of, changes_of, edits
+from cursorbench.sessions.entire_beside import session_of_log
 from cursorbench.sessions.items import (
     AgentTurn,
     Automatic,
@@ -43,7 +44,8 @@ _ABORTED = re.compile(
     r"(?:Error: )?(?:Tool execution (?:aborted|interrupted)|.{0,40}\boperation was aborted)", re.IGNORECASE
 )
 _SILENT = {"agent", "compaction", "file", "retry", "snapshot", "step-finish", "step-start"}
-_HIDDEN = {"", "REDACTED"}  # ids that tell nothing: Entire masks what looks like a key
+_MASK = "REDACTED"  # by Entire, of what looks like a key
+_HIDDEN = {"", _MASK}  # ids that tell nothing
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -81,8 +83,8 @@ class _Session:
 
     def __init__(self, path: Path, seen: Seen, info: dict[str, Any]) -> None:
         self.info, self.seen, self.place = info, seen, Place(str(path))
-        self.session = text_of(info.get("id")) or path.stem
-        self.parent = text_of(info.get("parentID"))
+        self.session = text_of(info.get("id")).replace(_MASK, session_of_log(path)) or path.stem
+        self.parent = text_of(info.get("parentID")).replace(_MASK, f"{self.session}/parent")  # its own
         self.reverted, self.reverted_part = (
             text_of(table_of(info.get("revert")).get(name)) for name in ("messageID", "partID")
         )

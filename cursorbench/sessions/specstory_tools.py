@@ -53,8 +53,8 @@ _CANCELLED = re.compile(r"^aborted by user|^\[Request interrupted by user", re.M
 _COMMITTED = re.compile(r"^\[[^\]\n]* ([0-9a-f]{7,40})\] (.*)$", re.MULTILINE)
 _WRITERS = re.compile(r"edit|write|replace|patch|create_?file|delete_?file|insert", re.IGNORECASE)
 _NO_FILE = re.compile(r"todo|checklist|stdin|bash|shell|terminal", re.IGNORECASE)
-_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|#39|#x27);")
-_BARE = re.compile(r"[<>]|&(?!(?:lt|gt|amp|quot|#39|#x27);)")
+_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|#39|#x27|#96);")
+_BARE = re.compile(r"[<>]|&(?!(?:lt|gt|amp|quot|#39|#x27|#96);)")
 _BESIDE = (
     "Output:",
     "Output (error):",

@@ -68,8 +68,7 @@ class Turns:
         """What this item completes; two senders' sessions are two. `Quarantined` items are the caller's."""
         if isinstance(item, said.Quarantined):
             return
-        if isinstance(item, said.Feedback) and self._too_early(kind, item, sender):
-            self._early.add(kind, item, sender)
+        if isinstance(item, said.Feedback) and self._aside(kind, item, sender):
             return
         if self._clock is not None:
             item = self._clock.item(kind, item)
@@ -211,30 +210,32 @@ class Turns:
             event = f"{session.name}!{session.events}"
             self._edits.add(session, item, event, episode or (session.open.id if session.open else ""))
 
-    def _too_early(self, kind: str, item: said.Feedback, sender: Sender) -> bool:
-        """Whether a later file may have the answer, or the session, that this is about."""
+    def _aside(self, kind: str, item: said.Feedback, sender: Sender) -> bool:
+        """Whether it is no verdict, or waits: a later file may have what it is about."""
+        if self._verdicts.of(item) is None:
+            self.counts["feedback_of_other_kinds"] += 1
+            self.unused[name_of(item.name)] += 1
+            return True
         session = self._sessions.get(self._name(kind, item.session, sender.mark))
-        if self._all_read or item.target:
-            return not self._all_read and not self._answers.knows(item.target, sender.mark, session)
-        return session is None or not session.episodes
+        known = session is not None and session.episodes > 0
+        if item.target:
+            known = self._answers.knows(item.target, sender.mark, session)
+        if not known and not self._all_read:
+            self._early.add(kind, item, sender)
+        return not known and not self._all_read
 
     def _about_an_answer(self, kind: str, item: said.Feedback, mark: str) -> Iterator[Record]:
         """Feedback that names its answer, in whatever log that was, or a call of its session."""
         session = self._sessions.get(self._name(kind, item.session, mark))
-        answer = self._answers.of(item.target, mark, session)
-        if answer is None:
+        if (answer := self._answers.of(item.target, mark, session)) is None:
             self.counts["feedback_without_its_answer"] += 1
             return
         yield from self._feedback(self._sessions[answer.session], item, answer)
 
     def _feedback(self, session: Session, item: said.Feedback, answer: Answer = OPEN) -> Iterator[Record]:
-        verdict = self._verdicts.of(item)
-        if verdict is None:
-            self.counts["feedback_of_other_kinds"] += 1
-            self.unused[name_of(item.name)] += 1
-            return
-        self.counts["outcomes" if verdict[0] == "outcome" else verdict[0]] += 1
-        yield from self._event(session, *verdict, answer.generation, answer.episode, at=item.at)
+        if verdict := self._verdicts.of(item):  # `_aside` has left out what is none
+            self.counts["outcomes" if verdict[0] == "outcome" else verdict[0]] += 1
+            yield from self._event(session, *verdict, answer.generation, answer.episode, at=item.at)
 
     def _completion(self, session: Session, item: said.Completion) -> Iterator[Record]:
         self.counts["completions"] += 1

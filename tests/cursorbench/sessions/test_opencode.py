@@ -276,6 +276,17 @@ def test_later_exports_add_what_is_new_and_hidden_ids_are_none(path: Path) -> No
     assert not [one for one in found if isinstance(one, ToolUse)]
 
 
+def test_sessions_whose_ids_entire_masked_are_not_one(path: Path) -> None:
+    """Its metadata beside the export tell the id; whose sub-agent it is nobody knows."""
+    metadata = {"checkpoint_id": "0123456789ab", "session_id": "ses_2"}
+    (path.parent / "metadata.json").write_text(json.dumps(metadata))
+    for masked, parent in (("REDACTED", "ses_2/parent"), ("ses_0", "ses_0")):
+        start, asked = read(path, user(1, text("a")), info=INFO | {"id": "REDACTED", "parentID": masked})
+        assert isinstance(start, SessionStart)
+        assert isinstance(asked, UserTurn)
+        assert (start.session, start.parent, asked.automatic) == ("ses_2", parent, "sub_agent")
+
+
 def test_what_cannot_be_read_is_quarantined(path: Path) -> None:
     nobody = {"info": {"role": "x"}, "parts": []}
     found = read(

@@ -120,7 +120,7 @@ def test_an_editor_with_chunks(tmp_path: Path) -> None:
         '<tool-use data-tool-type="write" data-tool-name="search_replace">\n\n'
         "<details><summary>Tool use: **search_replace** • Edit file: a/b.js</summary>\n\n"
         "**Chunk 1**\nLines added: 1, lines removed: undefined\n\n"
-        "```diff\n@@ -1,4 +1,9 @@\n  a\n+ b =&gt; &amp;c\n  \n```\n\n"
+        "```diff\n@@ -1,4 +1,9 @@\n  a\n+ b =&gt; &amp;&#96;c&#96;\n  \n```\n\n"
         "**Chunk 2**\n\n```diff\n@@ -9,1 +10,0 @@\n- x\n```\n\n"
         "</details>\n\n</tool-use>\n\n---\n\nDone.\n"
     )
@@ -134,7 +134,7 @@ def test_an_editor_with_chunks(tmp_path: Path) -> None:
         "applied",
         "ok",
     )
-    assert edit.diff == "@@ -1,2 +1,3 @@\n a\n+b => &c\n \n@@ -9,1 +10,0 @@\n-x"
+    assert edit.diff == "@@ -1,2 +1,3 @@\n a\n+b => &`c`\n \n@@ -9,1 +10,0 @@\n-x"
     assert done.text == "Done."
 
 

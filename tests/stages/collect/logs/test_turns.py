@@ -248,9 +248,13 @@ def test_thumbs_find_their_answer_also_from_another_file() -> None:
         agent("b", id="inference-2"),
         said.Feedback(session="", place=PLACE, target="inference-1", name="thumb", value=False),
         said.Feedback(session="", place=PLACE, target="inference-2", name="quality", value=0.5),
+        said.Feedback(session="s1", place=PLACE, target="a checkpoint", name="entire.agent_lines", value=3.0),
+        said.Feedback(session="s9", place=PLACE, target="", name="rolled_back_turns", value=1.0),
     )
     assert [one for one in events(records) if one[0] == "thumbs"] == [("thumbs", "s1:0#0", {"value": -1})]
-    assert turns.counts["feedback_of_other_kinds"] == 1
+    assert turns.counts["feedback_of_other_kinds"] == 3  # whatever they are about
+    assert turns.unused == {"quality": 1, "entire.agent_lines": 1, "rolled_back_turns": 1}
+    assert (turns.counts["feedback_without_its_answer"], turns.counts["sessions"]) == (0, 1)
 
 
 def test_a_completion_is_an_episode() -> None:
