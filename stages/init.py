@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
 from cursorbench.files import write_whole
+from cursorbench.scratch import scratch
 from stages import locks
 from stages.errors import InputMissingError, RtrlError, UsageError
 from stages.registry import ballast
@@ -23,6 +23,7 @@ from stages.stage import Artifact, Output
 from stages.workspace import SETTINGS_FILE, Workspace, require_utf8
 
 KEY_NAME = "default"
+FOLDER = "rtrl-init-"  # what the names of its temporary folders begin with
 
 BARE_SETTINGS = """\
 # A workspace of `rtrl init --no-model`, for session logs. All settings with their defaults: docs/settings.md.
@@ -88,11 +89,11 @@ def init_tiny(root: Path, *, settings: str = "") -> Made:
         UsageError: there is a finished workspace already, or the settings are not valid.
     """
     _begun(root)  # first: the model takes a while
-    with tempfile.TemporaryDirectory(prefix="rtrl-init-") as scratch:
-        folder = Path(scratch) / "checkpoint"
+    with scratch(FOLDER) as place:
+        folder = place / "checkpoint"
         _export_float32(seed_folder(), folder)
         with _alone(root):
-            return _make(root, TINY_SETTINGS + settings, folder, Path(scratch))
+            return _make(root, TINY_SETTINGS + settings, folder, place)
 
 
 def init_model(root: Path, model: Path, *, settings: str = "") -> Made:
@@ -109,13 +110,13 @@ def init_model(root: Path, model: Path, *, settings: str = "") -> Made:
             hint="give a folder with config.json, model.safetensors and tokenizer.json, or use --tiny",
         )
     _begun(root)
-    with tempfile.TemporaryDirectory(prefix="rtrl-init-") as scratch:
-        folder = Path(scratch) / "checkpoint"
+    with scratch(FOLDER) as place:
+        folder = place / "checkpoint"
         try:
             _copy_checkpoint(model, folder)
             renamed = _as_written(folder)
             with _alone(root):
-                made = _make(root, _settings(folder) + settings, folder, Path(scratch))
+                made = _make(root, _settings(folder) + settings, folder, place)
         except RtrlError as error:
             error.message = error.message.replace(str(folder), str(model))  # the copy is nobody's
             if "rtrl verify" in error.hint:
@@ -211,7 +212,7 @@ def _copy_checkpoint(source: Path, folder: Path) -> None:
     require_tokenizer_fits(folder)
 
 
-def _make(root: Path, settings: str, folder: Path, scratch: Path) -> Made:
+def _make(root: Path, settings: str, folder: Path, place: Path) -> Made:
     from stages import modelio
     from stages.linestate import LineState
     from stages.registry.store import Store
@@ -224,7 +225,7 @@ def _make(root: Path, settings: str, folder: Path, scratch: Path) -> Made:
     Vault.create(workspace.keys_dir)
     key_file = _api_key(workspace.keys_dir)
     write_fingerprint(folder, parent=None)
-    LineState().save(scratch / "line_state")
+    LineState().save(place / "line_state")
     published = store.publish_external(
         {
             "checkpoint": (
@@ -233,7 +234,7 @@ def _make(root: Path, settings: str, folder: Path, scratch: Path) -> Made:
             ),
             "line_state": (
                 Output("line_state", {"checkpoint": "output:checkpoint", "stage": "init"}),
-                scratch / "line_state",
+                place / "line_state",
             ),
         },
         line=line,

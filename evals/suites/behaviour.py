@@ -8,12 +8,10 @@ the benchmark's. Clustered by probe. Not here: what is asked (`probes.py`).
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 from cursorbench.errors import UsageError
 from cursorbench.graders.interaction import Did, did
@@ -22,6 +20,7 @@ from cursorbench.harness.loop import DEFAULT_BUDGET, AgentLoop
 from cursorbench.harness.toolbox import Toolbox
 from cursorbench.harness.tools import SMALL_TOOLS
 from cursorbench.harness.workplace import Folder
+from cursorbench.scratch import scratch
 from evals.cases import Attempt, Metric, SuiteSpec
 from evals.population.people import SYSTEM, message
 from evals.suites.base import Advance, CompleteBatch, Subject, refused
@@ -112,10 +111,10 @@ class BehaviourSuite:
     @contextmanager
     def _begun(self, probes: Sequence[Probe]) -> Iterator[list[_Asked]]:
         """The probes' folders, there as long as they are worked in."""
-        with tempfile.TemporaryDirectory(prefix="rtrl-probes-") as root:
+        with scratch("rtrl-probes-") as root:
             asked = []
             for number, probe in enumerate(probes):
-                folder = Path(root) / str(number)
+                folder = root / str(number)
                 folder.mkdir()
                 for name, text in probe.files.items():
                     path = folder / name

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shlex
 import shutil
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -71,11 +73,16 @@ def test_an_interrupted_init_goes_on(tmp_path, monkeypatch):
     def killed(*args, **kwargs):
         raise KeyboardInterrupt
 
+    copied = tmp_path / "tmp" / "rtrl-init-killed"  # all of a model, for ever
+    copied.mkdir(parents=True)
+    os.utime(copied, (0, 0))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     with monkeypatch.context() as patch:
         patch.setattr("stages.registry.store.Store.publish_external", killed)
         with pytest.raises(KeyboardInterrupt):
             init_tiny(tmp_path / "ws")
     made = init_tiny(tmp_path / "ws")
+    assert list(copied.parent.iterdir()) == []
     assert ApiKeys.open(made.workspace.keys_dir).identify(made.key_file.read_text().strip())
 
 

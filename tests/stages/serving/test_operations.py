@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import socket
+import string
 import subprocess
 import sys
 import threading
@@ -240,12 +241,12 @@ def test_a_unit_can_keep_what_is_compiled(name: str) -> None:
 
 
 def test_what_the_example_crontab_does_units_do() -> None:
-    """Under systemd nothing checked and cleared the store, or copied registry and keys."""
+    """Under systemd nothing checked and cleared the store, copied registry and keys, or decided a canary."""
     lines = (ROOT / "scripts" / "rtrl.crontab").read_text().splitlines()
     asked = {
         command
         for line in lines
-        if line[:1].isdigit()
+        if line.lstrip("# ")[:1] in {*string.digits, "*"}  # also what some alone want
         for command in re.findall(r"\brtrl ([a-z]+(?: backup)?)", line)
     }
     done = {
@@ -255,7 +256,7 @@ def test_what_the_example_crontab_does_units_do() -> None:
         for value in told(name).get(key, [])
         for command in re.findall(r"bin/rtrl ([a-z]+(?: backup)?)", value)
     }
-    assert asked == {"cycle", "verify", "gc", "db backup", "keys backup"}
+    assert asked == {"cycle", "ab", "verify", "gc", "db backup", "keys backup"}
     assert done == asked | {"serve"}
     for name in set(UNITS) - {"rtrl-serve.service"}:
         assert told(name.replace(".service", ".timer"))["WantedBy"] == ["timers.target"]
