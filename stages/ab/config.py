@@ -54,9 +54,9 @@ class AbConfig(BaseModel):
     )
     min_users: int = Field(50, ge=10, description="users of each arm before anything is said of it")
     alpha_harm: float = Field(
-        0.01, gt=0, lt=0.5, description="chance of ever rolling back what does no harm, over all looks"
+        0.01, ge=1e-9, lt=0.5, description="chance of ever rolling back what does no harm, over all looks"
     )
-    alpha_promote: float = Field(0.05, gt=0, lt=0.5, description="level of each non-inferiority test")
+    alpha_promote: float = Field(0.05, ge=1e-9, lt=0.5, description="level of each non-inferiority test")
     harm: dict[str, float] = Field(
         default_factory=dict, description="loss of a metric that is no harm yet, in its unit; 0 by default"
     )

@@ -94,12 +94,13 @@ def judge(
         for name in (*METRICS, *GUARDS)
     }
     planned = fix_planned(config, share, {name: of[0] for name, of in arms.items()}, earlier)
+    rules = AbRules(config.alpha_harm, config.alpha_promote, config.min_users)
     found = look(
         _metrics(config),
         {name: arms[name] for name in METRICS},
         (live.users, treated.users),
         (1 - share, share),
-        AbRules(config.alpha_harm, config.alpha_promote, config.min_users),
+        rules,
         planned=planned,
         at_horizon=at_horizon,
     )
@@ -109,7 +110,7 @@ def judge(
         "at_horizon": found.at_horizon,
         "share": share,
         "planned": planned,
-        "rules": asdict(AbRules(config.alpha_harm, config.alpha_promote, config.min_users)),
+        "rules": {**asdict(rules), "cuped": config.cuped},
         "users": {"live": live.users, "canary": treated.users},
         "episodes": {"live": live.episodes, "canary": treated.episodes},
         "sample_ratio_p": found.ratio.p,
@@ -138,7 +139,7 @@ def _metrics(config: AbConfig) -> list[AbMetric]:
 
 def _changed(first: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """The rules that are not those of the first look: no bound holds over looks that chose their own."""
-    names = [key for key in now["rules"] if first["rules"].get(key) != now["rules"][key]]
+    names = [key for key, was in first["rules"].items() if now["rules"].get(key) != was]
     names += ["horizon_s"] if first["horizon_s"] != now["horizon_s"] else []
     for name, each in now["metrics"].items():
         was = first["metrics"].get(name, {})

@@ -7,9 +7,9 @@
 
 The function takes an `Answered` and returns a number, or None for not known. It must be pure: the same
 episode, the same number. So each call gets a copy of its own, which it may change without anybody noticing,
-and the first episodes are asked about twice. The digest of its module's source is recorded with the run and
-the artifact; a repeated run refuses other source, and so does whoever measures a part of this one. What is
-printed goes to stderr, for stdout is the command's. Of an exception that it raises only the class is told and
+and the first episodes are asked about twice. The digest of its source (`own_source.py`) is recorded with the
+run and the artifact; a repeated run refuses other source, and so does whoever measures a part of this one.
+What is printed goes to stderr, for stdout is the command's. Of an exception only the class is told and
 the line that it comes from, for the message may quote a person. Not for: the signals that are shipped
 (`signals/`).
 """
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import hashlib
 import importlib.util
 import inspect
 import linecache
@@ -36,6 +35,7 @@ from weakref import WeakKeyDictionary
 from stages import interrupts
 from stages.distill.facts import Episode
 from stages.distill.order import in_order
+from stages.distill.own_source import digest_of, sources_of
 from stages.distill.reward import LARGEST
 from stages.distill.spec import RewardSpec
 from stages.errors import IntegrityError, LateError, UsageError
@@ -152,7 +152,7 @@ def _load(name: str, function: str, root: Path) -> OwnSignal:
     module_name, _, attribute = function.partition(":")
     try:
         with _path(root), contextlib.redirect_stdout(sys.stderr):
-            module, source, file = _imported(module_name)
+            module, sources, file = _imported(module_name, root)
         found = getattr(module, attribute)
         inspect.signature(found).bind(None)
         if inspect.iscoroutinefunction(found) or inspect.isgeneratorfunction(found):
@@ -165,24 +165,32 @@ def _load(name: str, function: str, root: Path) -> OwnSignal:
             hint='name "package.module:function", a function of one argument; a module may lie in the '
             "workspace's folder",
         ) from error
-    digest = "sha256:" + hashlib.sha256(source.encode()).hexdigest()
-    return OwnSignal(name, function, digest, found, file, root)
+    return OwnSignal(name, function, digest_of(sources), found, file, root)
 
 
-_SOURCE: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()  # of the modules, as they were executed
+_SOURCE: WeakKeyDictionary[ModuleType, dict[str, str]] = WeakKeyDictionary()  # as they were executed
 
 
-def _imported(name: str) -> tuple[ModuleType, str, str]:
-    """The module, its source and its file; another module when the source has changed, as a process may live
-    for days."""
+def _imported(name: str, root: Path) -> tuple[ModuleType, dict[str, str], str]:
+    """The module, its source with that of the team's modules that it imports, and its file; another module
+    when one of these has changed, as a process may live for days."""
     module = importlib.import_module(name)
     file = inspect.getsourcefile(module) or name
     linecache.checkcache(file)
-    source = inspect.getsource(module)
-    if _SOURCE.setdefault(module, source) != source:
-        module = _anew(module, source, file)
-        _SOURCE[module] = source
-    return module, source, file
+    sources = sources_of(name, inspect.getsource(module), root)
+    if (before := _SOURCE.setdefault(module, sources)) != sources:
+        for other in {*before, *sources} - {name}:
+            _drop(other)
+        module = _anew(module, sources[name], file)
+        _SOURCE[module] = sources
+    return module, sources, file
+
+
+def _drop(name: str) -> None:
+    """Who imports this module next gets it by its source as that is then."""
+    sys.modules.pop(name, None)
+    package, _, own = name.rpartition(".")
+    vars(sys.modules[package]).pop(own, None) if package in sys.modules else None
 
 
 def _anew(module: ModuleType, source: str, file: str) -> ModuleType:

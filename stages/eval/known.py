@@ -42,7 +42,7 @@ _ATTEMPTS = (
     "perplexity_files",
     "probes",
 )
-_ENGINE = ("dtype", "max_model_len", "extra_args", "seed")
+_ENGINE = ("program", "dtype", "max_model_len", "extra_args", "seed")
 
 
 def engine_facts(config: EngineConfig) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _cursorbench(workspace: Workspace, config: EvalConfig) -> dict[str, str]:
 
 def as_recorded(workspace: Workspace, recorded: Mapping[str, Any]) -> Workspace:
     """The workspace with the engine's settings and the sampling of recorded `surroundings`."""
-    wanted = {f"engine.{name}": recorded["engine"][name] for name in _ENGINE}
+    wanted = {f"engine.{name}": recorded["engine"][name] for name in _ENGINE if name in recorded["engine"]}
     wanted["gateway.sampling"] = recorded["sampling"]
     return workspace.with_overrides(
         [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in wanted.items()]

@@ -186,6 +186,15 @@ class GatewayConfig(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _one_body_fits(self) -> Self:
+        if self.max_body_bytes > self.max_bodies_bytes:
+            raise ValueError(
+                f"max_body_bytes ({self.max_body_bytes}) is over max_bodies_bytes ({self.max_bodies_bytes}): "
+                "whoever sends such a body would be told to come again, for ever"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _a_proxy_can_fill_it(self) -> Self:
         accepted = self.engine_connections + self.max_queue
         held, name = min(

@@ -54,12 +54,13 @@ def require_open(store: Store, line: str, only: str) -> None:
 
 def undecided(settings: Settings) -> list[str]:
     """A warning where a canary's promotion is decided before any episode of it can be mature."""
-    ripe, ab = settings.collect.horizon_s, settings.ab.horizon_s
-    if ab > ripe or settings.collect.clock == "events":
+    collect, ab = settings.collect, settings.ab.horizon_s
+    ripe = collect.horizon_s + collect.grace_s
+    if ab > ripe or collect.clock == "events":
         return []
     return [
         f"`rtrl ab` decides {ab:g} s after the opening (ab.horizon_s), and episodes count {ripe:g} s after "
-        "their end (collect.horizon_s): nothing will be known by then, and the canary is held"
+        "their end (collect.horizon_s and grace_s): nothing will be known by then, and the canary is held"
     ]
 
 

@@ -222,7 +222,7 @@ async def test_bodies_of_all_together_are_bounded(tmp_path: Path) -> None:
 
 async def test_bodies_that_do_not_end_keep_nobody_out(tmp_path: Path) -> None:
     """Neither from a place nor from memory: the largest of those that come in makes room."""
-    limits = {"engine_connections": 1, "max_queue": 0, "max_bodies_bytes": 100_000}
+    limits = {"engine_connections": 1, "max_queue": 0, "max_body_bytes": 100_000, "max_bodies_bytes": 100_000}
     async with running(tmp_path, **limits) as rig:
         slow = []
         for size in (45_000, 50_000):

@@ -98,9 +98,10 @@ def test_what_people_are_shown(world: StubWorld, monkeypatch: pytest.MonkeyPatch
     assert "not measured  dissatisfied_followup" in shown
     assert shown.splitlines()[-1].startswith("roll back: edit_persistence is worse by")
     assert "since the first look" not in shown
-    workspace = world.workspace.with_overrides(["ab.alpha_harm=0.2", 'ab.margins={"latency": 9}'])
+    changed = ["ab.alpha_harm=0.2", "ab.cuped=false", 'ab.margins={"latency": 9}']
+    workspace = world.workspace.with_overrides(changed)
     again = look.take_look(workspace, world.store, Silent(), by="test", deciding=False)
-    assert "alpha_harm, margin.latency since the first look" in text(again)
+    assert "alpha_harm, cuped, margin.latency since the first look" in text(again)
     world.store.deployments.end_canary(deployment, "shown", by="test")
 
 

@@ -291,13 +291,13 @@ def test_a_canary_of_which_nothing_can_be_known_in_time_is_told(
     monkeypatch.setattr(Admin, "open_canary", lambda *_, **__: {"verification": {}})
     monkeypatch.setattr(Admin, "flush_spool", lambda _: 1)
     line.report(line.b, line.a)
-    for horizon, told in (("3600", 0), ("14400", 1)):
+    for horizon, told in (("3600", 0), ("10770", 1)):  # 60 s of grace come on top
         settings = ["deploy.shadow_requests=0", f"collect.horizon_s={horizon}"]
         result = run_stage(line.workspace, line.store, DeployStage(canary=0.5), [line.b.ref], settings)
         about = [each for each in result.warnings if "collect.horizon_s" in each]
         assert len(about) == told
         line.rollback()
-    assert "14400 s after their end" in about[0]
+    assert "10830 s after their end" in about[0]
 
 
 def test_a_dry_run_says_for_whom(line: Line, capsys: pytest.CaptureFixture[str]) -> None:

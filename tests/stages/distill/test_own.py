@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
+import sys
 import traceback
 from pathlib import Path
 
@@ -265,6 +268,48 @@ def test_a_package_that_was_edited_keeps_its_modules(root: Path) -> None:
         found.append((one.digest, one.values([episode("A")])))
     assert [values for _, values in found] == [[3.0], [3.0]]
     assert found[0][0] != found[1][0]
+
+
+@pytest.mark.parametrize(
+    ("module", "files"),
+    [
+        ("{0}", {"{0}": "from {0}_b import NUMBER", "{0}_b": "NUMBER = 3"}),
+        ("{0}", {"{0}": "import {0}_b", "{0}_b": "import {0}_c", "{0}_c": "NUMBER = 3"}),
+        ("{0}", {"{0}": "", "{0}_b": "NUMBER = 3"}),  # in the function
+        ("{0}.a", {"{0}/__init__": "", "{0}/a": "from . import b", "{0}/b": "NUMBER = 3"}),
+        ("{0}.a", {"{0}/__init__": "NUMBER = 3", "{0}/a": "from {0} import NUMBER"}),
+    ],
+)
+def test_what_its_module_imports_of_the_teams_is_part_of_its_source(
+    root: Path, module: str, files: dict[str, str]
+) -> None:
+    """A repeated run gave the old experience after an edit there, and `--from-run` another one, unsaid."""
+    name = f"mine_{root.name}"
+    told = {"from . import b": "b.NUMBER", "import {0}_b": "{0}_b.{0}_c.NUMBER"}
+    found = []
+    for edit, number in enumerate((3, 4, 3)):
+        for file, text in files.items():
+            path = root / f"{file.format(name)}.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text.format(name).replace("3", str(number)) + "\n")
+            if file == module.replace(".", "/"):
+                value = told.get(text, "NUMBER").format(name)
+                more = "" if text else f"    from {name}_b import NUMBER\n"
+                with path.open("a") as written:
+                    written.write(f"def shouting(seen):\n{more}    return {value}\n")
+            os.utime(path, (edit, edit))  # Python takes an edit of the same second and size for none
+        (one,) = own.load(parse(SPEC.format(function=f"{module.format(name)}:shouting"), "ours"), root)
+        found.append((one.digest, one.values([episode("A")])))
+    assert [values for _, values in found] == [[3.0], [4.0], [3.0]]
+    assert found[0][0] == found[2][0] != found[1][0]
+
+
+def test_a_shipped_signals_source_is_its_modules_alone(root: Path) -> None:
+    """rtrl's own version is part of a run anyway; a line's baselines are kept by this digest."""
+    habit = "stages.distill.habits:terminal_only"
+    (one,) = own.load(parse(SPEC.format(function=habit), "ours"), root)
+    source = Path(str(sys.modules["stages.distill.habits"].__file__)).read_bytes()
+    assert one.digest == f"sha256:{hashlib.sha256(source).hexdigest()}"
 
 
 def test_other_source_than_recorded_is_refused(root: Path) -> None:

@@ -311,6 +311,12 @@ def test_the_gate_samples_as_users_are_served(bench: Bench, monkeypatch: pytest.
     assert set(asked) == {0.5}
 
 
+def test_what_the_stub_answers_is_no_attempt_of_vllms(bench: Bench) -> None:
+    """An eval behind one with `engine.program = "stub"` had nothing to do, and reused what that said."""
+    other = bench.workspace.with_overrides(["engine.program=stub"])
+    assert under(other) != under(bench.workspace)
+
+
 def test_a_repeated_eval_has_the_settings_it_was_recorded_with(bench: Bench) -> None:
     seen: list[tuple[float, int]] = []
 
