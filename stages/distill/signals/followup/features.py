@@ -75,18 +75,13 @@ def brief(case: Followup) -> Followup:
     )
 
 
-def spoken(cases: Sequence[Followup]) -> list[str]:
-    """The prose of each message."""
-    return prose([shortened(case.message) for case in cases])
-
-
-def readable(cases: Sequence[Followup], said: Sequence[str] | None = None) -> dict[str, Floats]:
-    """Features a person can read, by name, one value per case; most are 0 or 1. `said`: as `spoken`."""
+def readable(cases: Sequence[Followup]) -> dict[str, Floats]:
+    """Features a person can read, by name, one value per case; most are 0 or 1."""
     messages = [shortened(case.message) for case in cases]
     requests = [shortened(case.request, CONTEXT_CHARACTERS) for case in cases]
-    said, asked_for = prose(messages) if said is None else said, prose(requests)
-    found: dict[str, Any] = dict(patterns().found(messages, said=said))
-    found |= _form(messages, said) | _likeness(cases, messages, said, requests, asked_for)
+    said = prose(messages)
+    found: dict[str, Any] = dict(patterns().found(messages))
+    found |= _form(messages, said) | _likeness(cases, messages, said, requests)
     complaint = _any(found, _COMPLAINTS)
     found |= {
         "complains": complaint,
@@ -95,7 +90,7 @@ def readable(cases: Sequence[Followup], said: Sequence[str] | None = None) -> di
         "plain_report": found["reports"] & ~found["praise"] & ~found["asks_for_work"],
     }
     found |= _of_answer(cases, found)
-    before = patterns().found(requests, _OF_REQUEST, asked_for)
+    before = patterns().found(requests, _OF_REQUEST)
     found |= {f"request.{name}": before[name] for name in _OF_REQUEST}
     found["request.complains"] = _any(before, _COMPLAINTS)
     return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
@@ -116,13 +111,10 @@ def _form(messages: Sequence[str], said: Sequence[str]) -> dict[str, Any]:
 
 
 def _likeness(
-    cases: Sequence[Followup],
-    messages: Sequence[str],
-    said: Sequence[str],
-    requests: Sequence[str],
-    asked_for: Sequence[str],
+    cases: Sequence[Followup], messages: Sequence[str], said: Sequence[str], requests: Sequence[str]
 ) -> dict[str, Any]:
     """How much of the request a message says again; nothing where it answers a question."""
+    asked_for = prose(requests)
     pairs = [(words(s), words(r)) for s, r in zip(said, asked_for, strict=True)]
     alike = np.array([similarity(s, r) if len(s) >= 2 else 0.0 for s, r in pairs])
     same_form = alike > 0.9  # the same words about other code

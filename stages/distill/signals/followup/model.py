@@ -18,7 +18,8 @@ from importlib import resources
 import msgspec
 import numpy as np
 
-from stages.distill.signals.followup.features import Floats, Followup, ngrams_of, readable, spoken
+from stages.distill.signals.followup.features import Floats, Followup, ngrams_of, readable, shortened
+from stages.distill.text import prose
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,11 +47,11 @@ def load() -> Model:
 def judge(cases: Sequence[Followup], model: Model | None = None) -> Floats:
     """How likely each follow-up expresses dissatisfaction."""
     model = model or load()
-    said = spoken(cases)
-    found = readable(cases, said)
+    found = readable(cases)
     score = np.full(len(cases), model.bias)
     for name, weight in model.readable.items():
         score += weight * found[name]
+    said = prose([shortened(case.message) for case in cases])
     score += [_ngrams(text, model) for text in said]
     score = np.clip(model.slope * score + model.intercept, -30.0, 30.0)
     return np.asarray(1.0 / (1.0 + np.exp(-score)))

@@ -43,12 +43,10 @@ class Patterns:
     opening_characters: int
     all: dict[str, Pattern]
 
-    def found(
-        self, texts: Sequence[str], names: Iterable[str] = (), said: Sequence[str] | None = None
-    ) -> dict[str, Bools]:
-        """Which texts have a feature, for each of `names` (default: all). `said`: their prose, if known."""
-        spoken = column(prose(texts) if said is None else said)
-        plain = spoken.str.replace_all(self.all["resolved"].loose, " resolved ")
+    def found(self, texts: Sequence[str], names: Iterable[str] = ()) -> dict[str, Bools]:
+        """Which texts have a feature, for each of `names` (default: all)."""
+        said = column(prose(texts))
+        plain = said.str.replace_all(self.all["resolved"].loose, " resolved ")
         opening = plain.str.slice(0, self.opening_characters)
         whole = column(texts)
         seen = {}
@@ -60,7 +58,7 @@ class Patterns:
                 for row in np.flatnonzero(seen[name]):
                     seen[name][row] = pattern.exact.search(looked_at[int(row)]) is not None
         if "resolved" in seen:
-            seen["resolved"] = (plain != spoken).to_numpy()
+            seen["resolved"] = (plain != said).to_numpy()
         return seen
 
 
