@@ -79,13 +79,13 @@ def test_a_worktree_that_an_agent_made_is_its_repositorys(cwd: str, name: str) -
 )
 def test_a_log_that_names_its_repository_is_believed(named: str, name: str) -> None:
     """A worktree of somebody's own naming tells nothing of it."""
-    assert repository_of("/work/trees/try-2", named) == name
+    assert repository_of("/srv/trees/try-2", named) == name
 
 
 def test_edits_in_a_worktree_are_the_repositorys_that_the_log_names() -> None:
     kept = KeptEdits(SHOP, all_of_it=False, spill=Spill())
-    session = Session("copilot-cli", "1", "1", cwd="/work/trees/try-2", repository="shop")
-    for n, path in enumerate(("a.py", "/work/trees/try-2/src/b.py", "../c.py", "/work/trees/d.py")):
+    session = Session("copilot-cli", "1", "1", cwd="/srv/trees/try-2", repository="shop")
+    for n, path in enumerate(("a.py", "/srv/trees/try-2/src/b.py", "../c.py", "/srv/trees/d.py")):
         kept.add(session, edit(path, n), f"e{n}", "episode")
     (changes,) = kept.batches()
     assert ([one.key for one in changes], kept.elsewhere) == (["e0", "e1"], 2)
