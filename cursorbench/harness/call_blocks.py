@@ -175,9 +175,9 @@ def _item(text: str, begin: int, _: Schemas) -> Body | bool:
     return end if isinstance(end, bool) else _named_in(text, at, end)
 
 
-def _listed(text: str, begin: int, _: Schemas) -> Body | bool:
+def _listed(text: str, begin: int, parameters: Schemas) -> Body | bool:
     """The same, with the brackets around them all."""
-    found = _item(text, _behind_blanks(text, begin + text.startswith("[", begin)), _)
+    found = _item(text, _behind_blanks(text, begin + text.startswith("[", begin)), parameters)
     if isinstance(found, bool):
         return found
     behind = _behind_blanks(text, found.end)

@@ -74,9 +74,9 @@ class Calls(NamedTuple):
     final: bool
 
 
-def opening(text: str, blocks: Sequence[Block] = ANY, at: int = 0) -> tuple[int, Block] | None:
-    """Where the first block from `at` on opens, and its kind; None where there is none."""
-    begun = [(start, block) for block in blocks if (start := text.find(block.open, at)) >= 0]
+def opening(text: str, blocks: Sequence[Block] = ANY) -> tuple[int, Block] | None:
+    """Where the first block opens, and its kind; None where there is none."""
+    begun = [(start, block) for block in blocks if (start := text.find(block.open)) >= 0]
     return min(begun, key=lambda one: one[0], default=None)
 
 
@@ -117,14 +117,17 @@ def parse(text: str, parameters: Schemas = _NONE, blocks: Sequence[Block] = ANY)
     calls: list[RawCall] = []
     content: list[str] = []
     at = 0
-    while (begun := opening(text, blocks, at)) is not None:
-        start, block = begun
+    opens = [text.find(block.open) for block in blocks]  # the next of each kind; -1: there is none any more
+    while any(start >= 0 for start in opens):
+        start, number = min((start, number) for number, start in enumerate(opens) if start >= 0)
         content.append(text[at:start])
-        found = block_at(text, start, block, parameters).calls
+        found = block_at(text, start, blocks[number], parameters).calls
         at = found[-1].end
         if found[0].error:
             content.append(text[start:at])
         calls += found
+        pairs = zip(opens, blocks, strict=True)
+        opens = [text.find(block.open, at) if 0 <= place < at else place for place, block in pairs]
     return Parsed("".join([*content, text[at:]]), tuple(calls))
 
 

@@ -9,12 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from cursorbench.harness import call_parser
 from cursorbench.harness.call_blocks import EVERY
 from stages.distill.signals.edits import Edits
 from stages.distill.text import LIMIT, column, prose
 
-_ENDS = {one.open: f"{re.escape(one.close)}|\\Z" if one.close else "\\Z" for one in EVERY}
-_BLOCKS = re.compile("|".join(f"{re.escape(tag)}.*?(?:{_ENDS[tag]})" for tag in sorted(_ENDS)), re.DOTALL)
 # with a language, or a question would be free in a fence; with its end, or it could swallow a question
 _FENCED = r"(?ms)^[ \t>]*```[ \t]*[^`\s][^`\n]*\n(?:.*?\n)??[ \t>]*```+[ \t]*$"
 _FENCED_WORDS = r"(?im)^([ \t>]*```)[ \t]*(?:te?xt|plain(?:text)?|md|markdown)[ \t]*$"
@@ -98,7 +97,11 @@ def asks(answers: Sequence[str]) -> list[bool]:
 def without_calls(said: str) -> str:
     """What an answer says beside its calls, of whatever family. For answers with calls on record: in others
     their tags are text, which people read."""
-    return _BLOCKS.sub(" ", said)
+    kept, at = [], 0
+    for call in call_parser.parse(said, blocks=EVERY).calls:
+        kept.append(said[at : call.start])
+        at = call.end
+    return " ".join([*kept, said[at:]])
 
 
 def asks_by_tool(calls: Sequence[Mapping[str, str]]) -> bool:

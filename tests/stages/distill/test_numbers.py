@@ -22,7 +22,7 @@ from stages.distill.signals.edits import edits_of
 from stages.distill.signals.invalid_tool_calls import invalid_tool_calls
 from stages.distill.signals.latency import Median, log_ratio, size_class, updated
 from stages.distill.signals.length_cost import Lengths, length_cost, mix
-from stages.distill.signals.outcome import asks, asks_by_tool, edited
+from stages.distill.signals.outcome import asks, asks_by_tool, edited, without_calls
 from stages.distill.spec import SignalSpec, Stabiliser, load, parse
 from stages.distill.strata import kind_of_work, language, stratum
 from stages.errors import UsageError
@@ -278,6 +278,23 @@ def test_invalid_calls_are_summed_per_episode() -> None:
 )
 def test_asks(answer: str, asked: bool) -> None:
     assert asks([answer]) == [asked]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        '<tool_call>{"name": "bash", "arguments": {"a": "</tool_call> now?"}}</tool_call>',
+        '[TOOL_CALLS]bash[ARGS]{"a": "] now?"}',
+        '[TOOL_CALLS] [{"name": "bash", "arguments": {"a": "] now?"}}]',
+        '<|tool_call|>[{"name": "bash", "arguments": {"a": "] now?"}}]<|/tool_call|>',
+        "<tool_call>{broken now?</tool_call>",
+    ],
+)
+def test_what_is_said_behind_a_call_is_said(call: str) -> None:
+    """A question there was free where the call's own end was not looked for."""
+    assert without_calls(f"I look.{call} Which value should it be?{call}").split() == [
+        *("I", "look.", "Which", "value", "should", "it", "be?")
+    ]
 
 
 def test_what_the_seed_model_learnt_to_say_asks_where_it_has_a_question_mark() -> None:
