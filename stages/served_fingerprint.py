@@ -35,6 +35,7 @@ SCHEMA = "rtrl-fingerprint/1"
 FILE = "served_fingerprint.json"
 PROBES = 8
 PROBE_TOKENS = 64
+_OF_KEYS_AND_VALUES = {"full_attention", "sliding_attention", "chunked_attention"}  # names of transformers
 
 
 def write_fingerprint(folder: Path, *, parent: Path | None) -> None:
@@ -81,7 +82,8 @@ def sample_probes(
 ) -> list[list[int]]:
     """`count` sequences of `length` ids: a random first id, the rest sampled from `model` at temperature 1.
 
-    Ancestral sampling with no cache: `length` forward passes of at most count x length tokens.
+    Ancestral sampling. Each pass reads the last ids alone where the model gives back keys and values to go on
+    with; of one that does not (those with a state in place of them) each reads all ids so far.
     """
     import torch
 
@@ -89,12 +91,18 @@ def sample_probes(
     config = model.config.get_text_config()  # a model that also reads images has one within
     vocabulary, limit = int(config.vocab_size), getattr(config, "max_position_embeddings", length)
     ids = torch.randint(vocabulary, (count, 1), generator=generator)
+    keeps = {*(getattr(config, "layer_types", None) or ())} <= _OF_KEYS_AND_VALUES
+    so_far: dict[str, Any] = {}
     with torch.no_grad():
         for _ in range(min(length, limit) - 1):
-            logits = model(input_ids=ids.to(model.device), use_cache=False).logits[:, -1].float().cpu()
+            fed = ids[:, -1:] if so_far else ids
+            told = model(input_ids=fed.to(model.device), use_cache=keeps, **so_far)
+            logits = told.logits[:, -1].float().cpu()
             _refuse_no_numbers(logits.logsumexp(-1))  # single ids may be ruled out
             drawn = torch.multinomial(logits.softmax(-1), 1, generator=generator)
             ids = torch.cat([ids, drawn], dim=1)
+            known = told.get("past_key_values")
+            so_far = {"past_key_values": known} if known is not None else {}
     return [[int(token) for token in row] for row in ids]
 
 

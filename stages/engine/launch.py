@@ -6,7 +6,7 @@ killed by the kernel when its parent dies, so that not even SIGKILL of `rtrl ser
 behind that holds memory and cores.
 
 Not for importing: vLLM's spawned children run this file again as `__mp_main__`, which is the hook; it forks
-them where VLLM_WORKER_MULTIPROCESSING_METHOD says so.
+them where VLLM_WORKER_MULTIPROC_METHOD says so.
 """
 
 from __future__ import annotations

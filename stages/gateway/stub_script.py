@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
 
 SENTENCE = "The quick brown fox jumps over the lazy dog, then it rests!\n"  # 60 bytes
@@ -58,6 +57,8 @@ class Script:
 
 def routed_experts(tokens: list[int], wrong: str) -> str:
     """As vLLM reports them: base64 of a .npy file, [tokens - 1, 2 layers, 2 of 8 experts]."""
+    import numpy as np  # half of the stub's start, and few ask for these
+
     ids = np.array(tokens[: -2 if wrong == "experts" else -1])[:, None, None]
     rows = (ids + np.arange(2)[:, None] * 3 + np.arange(2)) % 8
     file = io.BytesIO()
