@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
+from unicodedata import normalize
 
 import msgspec
 
@@ -189,3 +190,13 @@ def _of_a_cell(path: str, pieces: Sequence[Piece]) -> bool:
 def bare(text: str) -> tuple[str, ...]:
     """The lines that are not blank, without trailing blanks."""
     return tuple(line for raw in code_lines(text) if (line := raw.rstrip()))
+
+
+def composed(path: str) -> str:
+    """A path as it is compared: macOS tells `ü` as two characters where git has one."""
+    return path if path.isascii() else normalize("NFC", path)
+
+
+def forms(path: str) -> tuple[str, ...]:
+    """How a path may be spelt, as it is told first."""
+    return (path,) if path.isascii() else (path, normalize("NFC", path), normalize("NFD", path))

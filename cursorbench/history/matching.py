@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from cursorbench.history.branch import Branch, Changed
-from cursorbench.history.changes import How, Units
+from cursorbench.history.changes import How, Units, composed
 from cursorbench.history.saying import by_note, by_trailer
 from cursorbench.history.standing import MOVED, taken_by_hunks, taken_whole, weight
 from cursorbench.history.touched import Touched, lines_of
@@ -272,15 +272,14 @@ def _names(units: Units) -> list[str]:
 
 
 def _base(path: str) -> str:
-    return path.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return composed(path.replace("\\", "/").rstrip("/").rpartition("/")[2])
 
 
 def _near(told: str, path: str) -> int:
     """How well a repository's path agrees with what the log calls it: parts at the end that are equal."""
     near = 0
-    for one, other in zip(
-        reversed(told.replace("\\", "/").split("/")), reversed(path.split("/")), strict=False
-    ):
+    parts = (reversed(composed(one).split("/")) for one in (told.replace("\\", "/"), path))
+    for one, other in zip(*parts, strict=False):
         if one != other:
             break
         near += 1

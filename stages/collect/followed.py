@@ -55,7 +55,7 @@ def facts_of(repos: Sequence[str], root: Path) -> list[dict[str, str]]:
 
     Raises InputMissingError (5), UsageError (2).
     """
-    return [repository_facts((root / repo).resolve()) for repo in repos]
+    return [repository_facts(root / repo) for repo in repos]
 
 
 def follow(

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from cursorbench.history.beside import not_taken
 from cursorbench.history.changes import HEAD, HORIZONS, Change, Survival
 from cursorbench.history.follow import follow_all
 from cursorbench.history.repository import Repository
 from cursorbench.history.reverts import reverted
 from cursorbench.sessions.lines import Kept
 from stages.collect.logs.clock import NONE, Clock, clock_of
-from stages.collect.logs.edits import KeptEdits
+from stages.collect.logs.edits import KeptEdits, place_of
 from stages.collect.logs.state import Happened, Record
 from stages.collect.sealing import Later
 from stages.records import Event
@@ -96,6 +97,7 @@ def repository_facts(path: Path) -> dict[str, str]:
     That there was none is told too: a run from before it was recorded has no word of it.
     Raises InputMissingError (5), UsageError (2).
     """
+    path = place_of(path)
     with Repository(path) as repository:
         return {"path": str(path), "head": repository.commit("HEAD"), **_WHOLE, **repository.cut()}
 
@@ -118,7 +120,7 @@ def survivals(path: Path, head: str, edits: KeptEdits, zone: ZoneInfo | None = N
             events |= _events(changes, found)
             figures.add(found)
             reverts |= {one.key: taken_back[one.commit] for one in found if one.commit in taken_back}
-        warnings = [*repository.warnings, *_unzoned(clock)]
+        warnings = [*repository.warnings, *not_taken(repository), *_unzoned(clock)]
     counts = figures.told() | {
         "made_elsewhere": edits.elsewhere,
         "reverted": len(reverts),

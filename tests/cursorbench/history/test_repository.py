@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cursorbench.errors import InputMissingError, IntegrityError
+from cursorbench.history.beside import not_taken
 from cursorbench.history.branch import branch_of
 from cursorbench.history.follow import follow
 from cursorbench.history.repository import Repository
@@ -43,6 +44,27 @@ def test_no_repository(tmp_path: Path) -> None:
         Repository(tmp_path)
     with pytest.raises(InputMissingError, match="is not there"):
         Repository(tmp_path / "nothing")
+
+
+def test_why_git_cannot_read_a_repository_is_told(git: Git) -> None:
+    git("config", "core.repositoryFormatVersion", "1")
+    git("config", "extensions.ofTomorrow", "yes")
+    with pytest.raises(InputMissingError, match=r"git cannot read .*: fatal: unknown .* extension"):
+        Repository(git.folder)
+
+
+def test_a_clone_that_is_fetched_into_and_stays_where_it_was_is_told(git: Git, tmp_path: Path) -> None:
+    clones = {name: tmp_path / name for name in ("work", "mirror")}
+    git("clone", "-q", str(git.folder), str(clones["work"]))
+    git("clone", "-q", "--mirror", str(git.folder), str(clones["mirror"]))
+    git.commit(HOUR, {"b.py": "other_value = 1\n"})
+    for name, clone in clones.items():
+        git("-C", str(clone), "fetch", "-q")
+        with Repository(clone) as repository:
+            behind = " ".join(not_taken(repository))
+            assert ("is 1 commits behind" in behind) == (name == "work")
+    with Repository(git.folder) as repository:
+        assert not not_taken(repository)
 
 
 def test_an_empty_repository_has_no_head(tmp_path: Path) -> None:

@@ -67,3 +67,20 @@ def test_a_pull_request_that_is_taken_back_is_told_by_its_number(tmp_path: Path)
     git.commit(3 * HOUR, {"1.py": "x = 1"}, 'Reapply "Faster (#12)" (#14)\n\nReverts some-one/shop#13\n')
     with Repository(git.folder) as repository:
         assert reverted(repository) == {back: T0 + 3 * HOUR}
+
+
+def test_a_merge_request_that_is_taken_back_is_told_by_its_number(tmp_path: Path) -> None:
+    """GitLab's merges and reverts; the number of an issue or a pull request is another."""
+    git = Git(tmp_path / "r")
+    git.commit(0, {"1.py": "x = 1"}, "Start (#12)")
+    git("checkout", "-q", "-b", "faster")
+    brought = git.commit(1, {"2.py": "x = 1"})
+    git("checkout", "-q", "main")
+    told = "Merge branch 'faster' into 'main'\n\nFaster\n\nCloses #12\n\nSee merge request group/sub/shop!12"
+    git("merge", "-q", "--no-ff", "-m", told, "faster")
+    merge = git("rev-parse", "HEAD")
+    back = "Revert \"Merge branch 'faster' into 'main'\"\n\nThis reverts merge request !12"
+    git.commit(HOUR, {"2.py": None}, back)
+    git.commit(2 * HOUR, {"3.py": "x"}, "Merge\n\nSee merge request !13\n\nThis reverts merge request !99")
+    with Repository(git.folder) as repository:
+        assert reverted(repository) == dict.fromkeys([merge, brought], T0 + HOUR)

@@ -109,6 +109,15 @@ def test_an_edit_of_another_repository_is_counted(world: World, shop: Any, path:
     assert (result.metrics["persistence"]["edits"], result.metrics["persistence"]["made_elsewhere"]) == (0, 1)
 
 
+def test_a_repository_is_called_as_the_link_that_names_it(world: World, shop: Any, tmp_path: Path) -> None:
+    (tmp_path / "shop").rename(tmp_path / "0001.git")
+    (tmp_path / "shop").symlink_to("0001.git")
+    for generation, folder in (("g1", "home/ada/shop"), ("g2", "srv/0001")):
+        world.event(generation, "edit_applied", 500, **CALL | {"path": f"/{folder}/src/area.py"})
+    result, _ = collected(world)
+    assert (result.metrics["persistence"]["edits"], result.metrics["persistence"]["made_elsewhere"]) == (2, 0)
+
+
 def test_a_commit_that_was_taken_back(world: World, tmp_path: Path) -> None:
     git = gits.Git(tmp_path / "shop")
     git.commit(T0 - gits.T0 - HOUR, {"src/area.py": BEFORE})
