@@ -159,9 +159,10 @@ class Repository:
         """
         kind, oid, _ = self._object(f"{revision}^{{commit}}")
         if kind != "commit":
-            raise InputMissingError(
-                f"{self.path} has no commit {revision}", hint="name a branch, a tag or a SHA that it has"
-            )
+            hint = "name a branch, a tag or a SHA that it has"
+            if revision == "HEAD":
+                hint = "its HEAD leads to no branch that is there: `git symbolic-ref HEAD refs/heads/NAME`"
+            raise InputMissingError(f"{self.path} has no commit {revision}", hint=hint)
         return oid
 
     def commit_time(self, oid: str) -> int | None:

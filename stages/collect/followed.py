@@ -51,11 +51,12 @@ class Followed:
 
 
 def facts_of(repos: Sequence[str], root: Path) -> list[dict[str, str]]:
-    """What an answer hangs on, of each repository; relative paths are of `root`.
+    """What an answer hangs on, of each repository once; relative paths are of `root`.
 
     Raises InputMissingError (5), UsageError (2).
     """
-    return [repository_facts(root / repo) for repo in repos]
+    places = {(root / repo).resolve(): root / repo for repo in repos}  # one named twice has no edits: whose?
+    return [repository_facts(place) for place in places.values()]
 
 
 def follow(

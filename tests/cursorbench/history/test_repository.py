@@ -69,8 +69,10 @@ def test_a_clone_that_is_fetched_into_and_stays_where_it_was_is_told(git: Git, t
 
 def test_an_empty_repository_has_no_head(tmp_path: Path) -> None:
     empty = Git(tmp_path / "empty")
-    with Repository(empty.folder) as repository, pytest.raises(InputMissingError, match="no commit HEAD"):
+    with Repository(empty.folder) as repository, pytest.raises(InputMissingError) as raised:
         list(follow(repository, [change(OLD, NEW)]))
+    assert "no commit HEAD" in str(raised.value)
+    assert "symbolic-ref" in str(raised.value.hint)
 
 
 def test_a_shallow_clone_is_said_and_leaves_unknown(git: Git, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_a_repository_is_called_as_the_link_that_names_it(world: World, shop: An
     (tmp_path / "shop").symlink_to("0001.git")
     for generation, folder in (("g1", "home/ada/shop"), ("g2", "srv/0001")):
         world.event(generation, "edit_applied", 500, **CALL | {"path": f"/{folder}/src/area.py"})
-    result, _ = collected(world)
+    result, _ = collected(world, 'collect.repos=["../0001.git", "../shop"]')  # one repository: not of two
     assert (result.metrics["persistence"]["edits"], result.metrics["persistence"]["made_elsewhere"]) == (2, 0)
 
 
