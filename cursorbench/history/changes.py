@@ -200,3 +200,14 @@ def composed(path: str) -> str:
 def forms(path: str) -> tuple[str, ...]:
     """How a path may be spelt, as it is told first."""
     return (path,) if path.isascii() else (path, normalize("NFC", path), normalize("NFD", path))
+
+
+def nearness(told: str, path: str) -> int:
+    """How well a path agrees with what a log, or another commit, calls it: equal parts at the end."""
+    agreeing = 0
+    parts = (reversed(composed(one).split("/")) for one in (told.replace("\\", "/"), path))
+    for one, other in zip(*parts, strict=False):
+        if one != other:
+            break
+        agreeing += 1
+    return agreeing
