@@ -8,7 +8,7 @@ moves thousands of files is no matter of every pair. Not for: names over several
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING
@@ -85,12 +85,7 @@ class Renames:
     @cached_property
     def _tails(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         """The files that are gone, and the new ones, by each end of their paths."""
-        gone, new = defaultdict(list), defaultdict(list)
-        for files, found in ((self._gone, gone), (self._new, new)):
-            for path in files:
-                for tail in _tails_of(path):
-                    found[tail].append(path)
-        return gone, new
+        return _by_tails(self._gone), _by_tails(self._new)
 
     @cached_property
     def _same(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
@@ -121,6 +116,14 @@ class Renames:
 def _nearest(path: str, tails: Mapping[str, Sequence[str]]) -> Sequence[str]:
     """Of files by each end of their paths those that agree best with a path: a folder that was moved."""
     return next((tails[tail][:_FEW] for tail in _tails_of(path) if tail in tails), ())
+
+
+def _by_tails(paths: Iterable[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in paths:
+        for tail in _tails_of(path):
+            found[tail].append(path)
+    return found
 
 
 def _tails_of(path: str) -> list[str]:
