@@ -178,11 +178,12 @@ def belongs(repository: Path, cwd: str, path: str) -> bool:
         cwd: the folder its session was begun in, "" when not told.
         path: the file, absolute or relative to that.
     """
+    path = normpath(path)
     absolute = pure(path) if pure(path).is_absolute() else None
     if absolute is not None and any(absolute.is_relative_to(one) for one in _places(repository)):
         return True
     place = absolute or (pure(cwd) if cwd else None)
-    if place is None or not (cwd or absolute):
+    if place is None:
         return True
     names = names_of(repository)
     return any(part in names or _TREES.sub("", part) in names for part in place.parts)
