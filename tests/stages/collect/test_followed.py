@@ -107,6 +107,7 @@ def test_an_edit_of_another_repository_is_counted(world: World, shop: Any, path:
     result, told = collected(world)
     assert told == []
     assert (result.metrics["persistence"]["edits"], result.metrics["persistence"]["made_elsewhere"]) == (0, 1)
+    assert "all edits (1) were made in folders not called shop" in result.warnings[0]
 
 
 def test_a_repository_is_called_as_the_link_that_names_it(world: World, shop: Any, tmp_path: Path) -> None:
