@@ -29,13 +29,8 @@ def _in_a_worktree(repository: Repository, commit: str) -> str:
     return ""
 
 
-def not_taken(repository: Repository) -> list[str]:
-    """What to tell who has a clone fetched into and nothing of it merged: its HEAD stays where it was."""
+def behind(repository: Repository) -> int:
+    """How many commits the branch that HEAD's follows has, as last fetched, and HEAD has not."""
     with suppress(OSError):  # git fails where HEAD is on no branch, or its branch follows none
-        count = int(repository.git("rev-list", "--count", "HEAD..@{upstream}"))
-        if count:
-            return [
-                f"{repository.path} is {count} commits behind the branch that it follows: of what they took "
-                "nothing is known (merge them, or follow a `git clone --mirror`)"
-            ]
-    return []
+        return int(repository.git("rev-list", "--count", "HEAD..@{upstream}"))
+    return 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cursorbench.errors import InputMissingError, IntegrityError
-from cursorbench.history.beside import not_taken
+from cursorbench.history.beside import behind
 from cursorbench.history.branch import branch_of
 from cursorbench.history.follow import follow
 from cursorbench.history.repository import Repository
@@ -61,10 +61,9 @@ def test_a_clone_that_is_fetched_into_and_stays_where_it_was_is_told(git: Git, t
     for name, clone in clones.items():
         git("-C", str(clone), "fetch", "-q")
         with Repository(clone) as repository:
-            behind = " ".join(not_taken(repository))
-            assert ("is 1 commits behind" in behind) == (name == "work")
+            assert behind(repository) == (name == "work")
     with Repository(git.folder) as repository:
-        assert not not_taken(repository)
+        assert behind(repository) == 0
 
 
 def test_an_empty_repository_has_no_head(tmp_path: Path) -> None:
