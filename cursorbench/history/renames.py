@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 RENAMED = 0.5  # so much of a file must be found again under its new name (git's own default)
 _MOST = 1_000  # files of one commit that are compared by their lines with every one (git's own default)
+_PARTS = 8  # of a path that may agree
 _FEW = 10  # files whose paths agree best, that are compared whatever else the commit has
 
 
@@ -127,6 +128,6 @@ def _by_tails(paths: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _tails_of(path: str) -> list[str]:
-    """The ends of a path, longest first."""
-    parts = path.split("/")
+    """The ends of a path, longest first: of so many parts at most, as there may be thousands."""
+    parts = path.split("/")[-_PARTS:]
     return ["/".join(parts[n:]) for n in range(len(parts))]
