@@ -1,6 +1,6 @@
 """Commits that another commit takes back: "This reverts commit SHA", as `git revert` writes it, "Reverts
 OWNER/NAME#12", as GitHub describes the pull request that takes back another, and "This reverts merge request
-!12", as GitLab does.
+!12", as GitLab does, and "This reverts pull request #12.", as Bitbucket does.
 
 A merge that is taken back (`git revert -m 1`) takes back what it brought.
 
@@ -17,9 +17,12 @@ from cursorbench.history.repository import Repository
 
 _REVERTS = re.compile(r"^\W{0,3}(?:This reverts|Reverts) commit ([0-9a-f]{7,64})\b", re.MULTILINE)
 _REVERTS_REQUEST = re.compile(
-    r"^(?:Reverts [\w./-]*(#\d+)|This reverts merge request [\w./-]*(!\d+))\s*$", re.MULTILINE
+    r"^(?:Reverts [\w./-]*(#\d+)|This reverts (?:merge request [\w./-]*(!\d+)|pull request (#\d+)\.?))\s*$",
+    re.MULTILINE,
 )
-_REQUEST = re.compile(r".*\((#\d+)\)|Merge pull request (#\d+) from .*")  # subjects that GitHub writes
+_REQUEST = re.compile(  # subjects that GitHub and Bitbucket write
+    r".*\((?:pull request )?(#\d+)\)|Merge pull request (#\d+) from .*"
+)
 _MERGE_REQUEST = re.compile(r"^See merge request [\w./-]*(!\d+)\s*$", re.MULTILINE)  # GitLab, of its merges
 
 
@@ -59,7 +62,7 @@ def _taken_back(repository: Repository, branch: Branch) -> Iterator[tuple[str, s
         named = [taken for name in _REVERTS.findall(message) if (taken := branch.named(name))]
         if not named and (numbers := _REVERTS_REQUEST.findall(message)):
             requests = _requests(repository, branch) if requests is None else requests
-            named = [requests[a or b] for a, b in numbers if (a or b) in requests]
+            named = [requests[one] for one in map("".join, numbers) if one in requests]
         for taken in named:
             yield commit, taken
 
