@@ -13,6 +13,8 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
+from cursorbench.history.beside import elsewhere
+from cursorbench.history.changes import composed
 from cursorbench.history.renames import Renames
 from cursorbench.history.repository import FILES, Repository, milliseconds
 
@@ -119,6 +121,7 @@ class Branch:
     def changes_of(self, name: str) -> list[Changed]:
         """Every change of a file with this base name; of one that was renamed, the change within."""
         self._read()
+        name = composed(name)
         if name not in self._as_changed:
             assert self._by_name is not None
             files = self._by_name.get(name, [])
@@ -152,7 +155,7 @@ class Branch:
         assert self._by_name is not None
         place = f"/{told.lstrip('/')}"
         found = max((path for path in self._links if place.endswith(f"/{path}")), key=len, default="")
-        files = self._by_name.get(place.rpartition("/")[2], ()) if found else ()
+        files = self._by_name.get(composed(place.rpartition("/")[2]), ()) if found else ()
         in_folder = any(len(one.path) > len(found) and place.endswith(f"/{one.path}") for one in files)
         return "" if in_folder else found
 
@@ -191,15 +194,14 @@ class Branch:
     def _anew(self, path: str, commit: str, renames: Sequence[tuple[str, str]]) -> bool:
         """Whether a file of this name came after one that was renamed: its place was taken by another."""
         assert self._by_name is not None
-        files = self._by_name.get(path.rpartition("/")[2], ()) if renames else ()
+        files = self._by_name.get(composed(path.rpartition("/")[2]), ()) if renames else ()
         made = [one.commit for one in files if one.path == path and not one.old]
         return any(self.has(commit, one) and self.has(one, renamed) for one in made for renamed, _ in renames)
 
     def elsewhere(self, commit: str) -> str:
-        """A branch or tag that has a commit which this one has not; "" when none does."""
+        """A branch, a tag or a worktree that has a commit which this one has not; "" when none does."""
         if commit not in self._elsewhere:  # with many refs it takes seconds
-            having = "for-each-ref", "--count=1", f"--contains={commit}", "--format=%(refname:short)"
-            self._elsewhere[commit] = self.repository.git(*having).strip()
+            self._elsewhere[commit] = elsewhere(self.repository, commit)
         return self._elsewhere[commit]
 
     def _first_parents(self) -> Iterator[str]:
@@ -269,7 +271,7 @@ class Branch:
         one = Changed(commit, path, old, new, tuple(others))
         assert self._by_name is not None
         self._by_commit.setdefault(commit, []).append(one)
-        self._by_name.setdefault(path.rpartition("/")[2], []).append(one)
+        self._by_name.setdefault(composed(path.rpartition("/")[2]), []).append(one)
         if not one.new:
             self._moves.setdefault(path, []).append(commit)
 

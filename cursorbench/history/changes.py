@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
+from unicodedata import normalize
 
 import msgspec
 
@@ -189,3 +190,24 @@ def _of_a_cell(path: str, pieces: Sequence[Piece]) -> bool:
 def bare(text: str) -> tuple[str, ...]:
     """The lines that are not blank, without trailing blanks."""
     return tuple(line for raw in code_lines(text) if (line := raw.rstrip()))
+
+
+def composed(path: str) -> str:
+    """A path as it is compared: macOS tells `ü` as two characters where git has one."""
+    return path if path.isascii() else normalize("NFC", path)
+
+
+def forms(path: str) -> tuple[str, ...]:
+    """How a path may be spelt, as it is told first."""
+    return (path,) if path.isascii() else (path, normalize("NFC", path), normalize("NFD", path))
+
+
+def nearness(told: str, path: str) -> int:
+    """How well a path agrees with what a log, or another commit, calls it: equal parts at the end."""
+    agreeing = 0
+    parts = (reversed(composed(one).split("/")) for one in (told.replace("\\", "/"), path))
+    for one, other in zip(*parts, strict=False):
+        if one != other:
+            break
+        agreeing += 1
+    return agreeing

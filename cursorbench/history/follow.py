@@ -15,7 +15,7 @@ from functools import partial
 
 from cursorbench.errors import UsageError
 from cursorbench.history.branch import Branch, Changed, branch_of
-from cursorbench.history.changes import HEAD, HORIZONS, Change, Survival, Units, units_of
+from cursorbench.history.changes import HEAD, HORIZONS, Change, Survival, Units, forms, units_of
 from cursorbench.history.matching import WINDOW, Claims, Match, Matcher
 from cursorbench.history.repository import Repository
 from cursorbench.history.standing import standing
@@ -255,6 +255,6 @@ def _path_in(branch: Branch, commit: str, told: str) -> str:
     """The file of a commit's tree that a log's path means: the longest end of it that is there."""
     repository = branch.repository
     root = repository.root(commit)
-    parts = told.replace("\\", "/").strip("/").split("/")
-    names = ("/".join(parts[n:]) for n in range(len(parts)))
+    told = told.replace("\\", "/").strip("/")
+    names = (form.split("/", n)[-1] for form in forms(told) for n in range(told.count("/") + 1))
     return next((name for name in names if repository.find(root, name)), "")

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from cursorbench.history.branch import Branch, Changed
-from cursorbench.history.changes import How, Units
+from cursorbench.history.changes import How, Units, composed, nearness
 from cursorbench.history.saying import by_note, by_trailer
 from cursorbench.history.standing import MOVED, taken_by_hunks, taken_whole, weight
 from cursorbench.history.touched import Touched, lines_of
@@ -123,8 +123,8 @@ class Matcher:
         """Whether no file of this name is nearer to what the log calls one."""
         if told not in self._nears:
             paths = {file.path for file in self.branch.changes_of(_base(told))}
-            self._nears[told] = max((_near(told, one) for one in paths), default=0)
-        return _near(told, path) == self._nears[told]
+            self._nears[told] = max((nearness(told, one) for one in paths), default=0)
+        return nearness(told, path) == self._nears[told]
 
     def _named(self, units: Units, least: float) -> Match | None:
         """The named commit that has most of a change; `least` is asked of one that only a session names."""
@@ -149,7 +149,7 @@ class Matcher:
         scored = []
         for commit in dict.fromkeys(commits):
             for told in self._of_commit(units, commit):
-                near = _near(units.change.path, told.path)
+                near = nearness(units.change.path, told.path)
                 for file in self.branch.within(told) if near else (told,):
                     score = self._score(units, file)
                     if score >= least and (score > 0 or near):
@@ -176,7 +176,7 @@ class Matcher:
             return None
         first, last = _window(units)
         scored = [
-            (score, _near(change.path, file.path), self.branch.order[file.commit], file)
+            (score, nearness(change.path, file.path), self.branch.order[file.commit], file)
             for file in self._candidates(units, name)
             if first <= self.branch.times[file.commit] <= last
             and (score := self._score(units, file)) >= ENOUGH
@@ -272,16 +272,4 @@ def _names(units: Units) -> list[str]:
 
 
 def _base(path: str) -> str:
-    return path.replace("\\", "/").rstrip("/").rpartition("/")[2]
-
-
-def _near(told: str, path: str) -> int:
-    """How well a repository's path agrees with what the log calls it: parts at the end that are equal."""
-    near = 0
-    for one, other in zip(
-        reversed(told.replace("\\", "/").split("/")), reversed(path.split("/")), strict=False
-    ):
-        if one != other:
-            break
-        near += 1
-    return near
+    return composed(path.replace("\\", "/").rstrip("/").rpartition("/")[2])

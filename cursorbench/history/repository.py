@@ -73,8 +73,13 @@ class Repository:
                     f"git refuses {self.path}: it belongs to another user",
                     hint=f"git config --global --add safe.directory {self.path}",
                 ) from error
+            if "not a git repository" in str(error) or not self.path.is_dir():
+                raise InputMissingError(
+                    f"{self.path} is no git repository", hint="give a work tree, a bare repository or a .git"
+                ) from error
             raise InputMissingError(
-                f"{self.path} is no git repository", hint="give a work tree, a bare repository or a .git"
+                f"git cannot read {self.path}: {' '.join(str(error.strerror).split())}",
+                hint="its settings may be damaged, or want a newer git than this machine's",
             ) from error
         self.shallow = shallow == "true"
 
@@ -154,9 +159,10 @@ class Repository:
         """
         kind, oid, _ = self._object(f"{revision}^{{commit}}")
         if kind != "commit":
-            raise InputMissingError(
-                f"{self.path} has no commit {revision}", hint="name a branch, a tag or a SHA that it has"
-            )
+            hint = "name a branch, a tag or a SHA that it has"
+            if revision == "HEAD":
+                hint = "its HEAD leads to no branch that is there: `git symbolic-ref HEAD refs/heads/NAME`"
+            raise InputMissingError(f"{self.path} has no commit {revision}", hint=hint)
         return oid
 
     def commit_time(self, oid: str) -> int | None:

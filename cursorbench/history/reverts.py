@@ -1,5 +1,6 @@
-"""Commits that another commit takes back: "This reverts commit SHA", as `git revert` writes it, and "Reverts
-OWNER/NAME#12", as GitHub describes the pull request that takes back another.
+"""Commits that another commit takes back: "This reverts commit SHA", as `git revert` writes it, "Reverts
+OWNER/NAME#12", as GitHub describes the pull request that takes back another, and "This reverts merge request
+!12", as GitLab does, and "This reverts pull request #12.", as Bitbucket does.
 
 A merge that is taken back (`git revert -m 1`) takes back what it brought.
 
@@ -15,8 +16,14 @@ from cursorbench.history.branch import Branch, branch_of
 from cursorbench.history.repository import Repository
 
 _REVERTS = re.compile(r"^\W{0,3}(?:This reverts|Reverts) commit ([0-9a-f]{7,64})\b", re.MULTILINE)
-_REVERTS_REQUEST = re.compile(r"^Reverts [\w./-]*#(\d+)\s*$", re.MULTILINE)
-_REQUEST = re.compile(r".*\(#(\d+)\)|Merge pull request #(\d+) from .*")  # subjects that GitHub writes
+_REVERTS_REQUEST = re.compile(
+    r"^(?:Reverts [\w./-]*(#\d+)|This reverts (?:merge request [\w./-]*(!\d+)|pull request (#\d+)\.?))\s*$",
+    re.MULTILINE,
+)
+_REQUEST = re.compile(  # subjects that GitHub and Bitbucket write
+    r".*\((?:pull request )?(#\d+)\)|Merge pull request (#\d+) from .*"
+)
+_MERGE_REQUEST = re.compile(r"^See merge request [\w./-]*(!\d+)\s*$", re.MULTILINE)  # GitLab, of its merges
 
 
 def reverted(repository: Repository, head: str = "HEAD") -> dict[str, int]:
@@ -55,18 +62,20 @@ def _taken_back(repository: Repository, branch: Branch) -> Iterator[tuple[str, s
         named = [taken for name in _REVERTS.findall(message) if (taken := branch.named(name))]
         if not named and (numbers := _REVERTS_REQUEST.findall(message)):
             requests = _requests(repository, branch) if requests is None else requests
-            named = [requests[number] for number in numbers if number in requests]
+            named = [requests[one] for one in map("".join, numbers) if one in requests]
         for taken in named:
             yield commit, taken
 
 
 def _requests(repository: Repository, branch: Branch) -> dict[str, str]:
-    """The commit that each pull request became, by its number: the oldest that has it in its subject."""
+    """The commit that each pull or merge request became, by its number: the oldest whose message has it."""
     found: dict[str, str] = {}
-    for entry in repository.tokens("log", "-z", "--topo-order", "--format=%H%n%s", branch.head):
-        commit, _, subject = entry.strip("\n").partition("\n")
+    for entry in repository.tokens("log", "-z", "--topo-order", "--format=%H%n%s%n%b", branch.head):
+        commit, subject, body = (*entry.strip("\n").split("\n", 2), "", "")[:3]
         if told := _REQUEST.fullmatch(subject):
             found[told[1] or told[2]] = commit
+        for number in _MERGE_REQUEST.findall(body):
+            found[number] = commit
     return found
 
 

@@ -53,31 +53,36 @@ class Tracked:
         """What a commit took out of a file; a merge of any parent's, as who resolves a conflict sees both."""
         return self.before(one) - self.of_blob(one.new)
 
-    def files_with(
-        self, tree: str, lines: Set[str], suffix: str, folder: str = ""
-    ) -> Iterator[tuple[str, str]]:
+    def files_with(self, tree: str, lines: Set[str], suffix: str) -> Iterator[tuple[str, str]]:
         """(path, blob) of every file of this suffix in a tree in which one of these lines stands."""
-        for entry in self.repository.tree(tree):
-            path = folder + entry.name
-            if entry.mode == "40000":
-                if not lines.isdisjoint(self._in_tree(entry.oid)):
-                    yield from self.files_with(entry.oid, lines, suffix, f"{path}/")
-            elif (
-                entry.mode in FILES
-                and suffix_of(entry.name) == suffix
-                and not lines.isdisjoint(self.of_blob(entry.oid))
-            ):
-                yield path, entry.oid
+        folders = [(tree, "")]
+        for oid, folder in folders:
+            for entry in self.repository.tree(oid):
+                path = folder + entry.name
+                if entry.mode == "40000":
+                    if not lines.isdisjoint(self._in_tree(entry.oid)):
+                        folders.append((entry.oid, f"{path}/"))
+                elif (
+                    entry.mode in FILES
+                    and suffix_of(entry.name) == suffix
+                    and not lines.isdisjoint(self.of_blob(entry.oid))
+                ):
+                    yield path, entry.oid
 
     def _in_tree(self, tree: str) -> frozenset[str]:
-        if tree not in self._trees:
-            found: set[str] = set()
-            for entry in self.repository.tree(tree):
-                if entry.mode == "40000":
-                    found |= self._in_tree(entry.oid)
-                elif entry.mode in FILES and suffix_of(entry.name) in self.suffixes:
+        """Without recursion: a repository may have folders in folders without end."""
+        open_ = [tree]
+        while open_:
+            entries = self.repository.tree(open_[-1])
+            within = [entry.oid for entry in entries if entry.mode == "40000"]
+            if unread := [oid for oid in within if oid not in self._trees]:
+                open_ += unread
+                continue
+            found = set[str]().union(*(self._trees[oid] for oid in within))
+            for entry in entries:
+                if entry.mode in FILES and suffix_of(entry.name) in self.suffixes:
                     found |= self.of_blob(entry.oid).keys()
-            self._trees[tree] = frozenset(found)
+            self._trees[open_.pop()] = frozenset(found)
         return self._trees[tree]
 
 

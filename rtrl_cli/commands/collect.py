@@ -97,7 +97,7 @@ def command(
     _agree(paths, theirs, code, from_run, received=received)
     if not paths and not received:
         if repos:
-            asked = json.dumps([str(repo.resolve()) for repo in repos])
+            asked = json.dumps([str(repo.absolute()) for repo in repos])
             flags = replace(flags, overrides=[*flags.overrides, f"collect.repos={asked}"])
         run_command("collect", flags, text=_text)
         return
@@ -143,6 +143,7 @@ def _source(
 ) -> Source:
     """The logs that the flags mean. Raises UsageError for flags that can mean nothing."""
     from stages.collect.logs.clock import zone_of
+    from stages.collect.logs.edits import place_of
     from stages.collect.logs.source import Source
     from stages.gateway.attribution import MAX_NAME
     from stages.workspace import Workspace
@@ -165,7 +166,7 @@ def _source(
         kind=kind or "",
         user=user or "",
         repository=repository or "",
-        repo=repos[0].resolve() if repos else None,
+        repo=place_of(repos[0]) if repos else None,
         zone=zone_of(timezone) if timezone is not None else None,
         leave_out=found.root.resolve(),
         received=found.inbox_dir if received else None,

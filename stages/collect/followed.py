@@ -18,7 +18,7 @@ import numpy as np
 
 from cursorbench.sessions import items as said
 from stages.collect.columns import Payloads
-from stages.collect.logs.edits import KeptEdits, belongs
+from stages.collect.logs.edits import KeptEdits, belongs, names_of
 from stages.collect.logs.spill import Spill
 from stages.collect.logs.state import Session
 from stages.collect.logs.survival import Survivals, merged, repository_facts, survivals
@@ -51,11 +51,12 @@ class Followed:
 
 
 def facts_of(repos: Sequence[str], root: Path) -> list[dict[str, str]]:
-    """What an answer hangs on, of each repository; relative paths are of `root`.
+    """What an answer hangs on, of each repository once; relative paths are of `root`.
 
     Raises InputMissingError (5), UsageError (2).
     """
-    return [repository_facts((root / repo).resolve()) for repo in repos]
+    places = {(root / repo).resolve(): root / repo for repo in repos}  # one named twice has no edits: whose?
+    return [repository_facts(place) for place in places.values()]
 
 
 def follow(
@@ -69,7 +70,14 @@ def follow(
         found = [survivals(Path(one["path"]), one["head"], of) for one, of in zip(facts, kept, strict=True)]
     figures = merged([one.figures for one in found]) | {"made_elsewhere": elsewhere}
     later = {int(row): told for one in found for row, told in _later(one, paths)}
-    return Followed(later, figures, tuple(warning for one in found for warning in one.warnings))
+    warnings = [warning for one in found for warning in one.warnings]
+    if elsewhere and not paths:
+        names = ", ".join(names_of(one.root)[0] for one in kept)
+        warnings.append(
+            f"all edits ({elsewhere}) were made in folders not called {names}, and are left out: "
+            "name a repository by a symbolic link that is called as they are"
+        )
+    return Followed(later, figures, tuple(warnings))
 
 
 def _later(found: Survivals, paths: Mapping[str, str]) -> Iterator[tuple[str, list[Later]]]:

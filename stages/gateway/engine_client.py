@@ -33,11 +33,11 @@ T = TypeVar("T")
 
 
 class EngineLostError(Exception):
-    """The engine stopped in the middle of an answer. `timeout` says that it took too long."""
+    """The engine stopped in the middle of an answer. `late` is what to tell where it took too long."""
 
-    def __init__(self, *, timeout: bool) -> None:
-        super().__init__("timeout" if timeout else "lost")
-        self.timeout = timeout
+    def __init__(self, late: ApiError | None = None) -> None:
+        super().__init__("timeout" if late else "lost")
+        self.late = late
 
 
 class _UnknownError(Exception):
@@ -152,13 +152,14 @@ class EngineClient:
                         self.breaker.answering(attempt)
                         yield event
             except _UnknownError:  # what comes now may be of anybody's weights
-                raise (_unknown() if first else EngineLostError(timeout=False)) from None
+                raise (_unknown() if first else EngineLostError()) from None
             except TimeoutError:
                 attempt.ok = False
-                raise (_too_slow(self._timeout) if first else EngineLostError(timeout=True)) from None
+                late = _too_slow(self._timeout)
+                raise (late if first else EngineLostError(late)) from None
             except (EngineUnreachableError, EngineBrokeOffError, orjson.JSONDecodeError):
                 attempt.ok = False
-                raise (_down() if first else EngineLostError(timeout=False)) from None
+                raise (_down() if first else EngineLostError()) from None
 
     def _sent(self, path: str, body: bytes, name: str, whose: Whose) -> _Sent:
         headers = f"x-request-id: {name}\r\n" if name else ""
@@ -219,7 +220,7 @@ async def _events(response: Response, known: Callable[[str], bool]) -> AsyncIter
 
 def _stream_error(error: Any, *, first: bool) -> Exception:
     if not first:
-        return EngineLostError(timeout=False)
+        return EngineLostError()
     return refused(_status(error), orjson.dumps({"error": error}))
 
 

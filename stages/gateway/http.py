@@ -196,8 +196,18 @@ def parse_json(body: bytes, most: int = MAX_VALUES) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:  # its texts are fixed
-        where = f"{error.msg}, line {error.lineno} column {error.colno}"
+        where = _no_utf8(body) or f"{error.msg}, line {error.lineno} column {error.colno}"
         raise invalid(f"the body is not valid JSON: {where}", code="invalid_json") from None
+
+
+def _no_utf8(body: bytes) -> str:
+    """Where a body is none; "" where it is. orjson speaks of surrogates then, in line 1."""
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        before = body[: error.start].decode().split("\n")
+        return f"no UTF-8, line {len(before)} column {len(before[-1]) + 1}"
+    return ""
 
 
 def is_deep(value: Any) -> bool:

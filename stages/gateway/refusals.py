@@ -77,8 +77,16 @@ _REFUSALS = (
     ("^Choice '", "choice of structured_outputs must not be empty", "structured_outputs"),
     ("prompt cannot be empty|must be provided and non-empty", "prompt must not be empty", "prompt"),
     ("out of vocabulary", "the prompt holds an id that is not in the model's vocabulary", "prompt"),
-    ("is not a multimodal model", "the model takes text only, and messages hold something else", "messages"),
-    ("may be provided in one prompt", "messages hold more images or sounds than the model takes", "messages"),
+    (
+        "is not a multimodal model",
+        "the model takes text only, and there is something else in messages",
+        "messages",
+    ),
+    (
+        "may be provided in one prompt",
+        "there are more images or sounds in messages than the model takes",
+        "messages",
+    ),
     (
         "ToolCallParam",
         "a tool call in messages needs id, type, and a function with name and arguments, all of them strings",
@@ -86,7 +94,7 @@ _REFUSALS = (
     ),
     (
         "for ValidatorIterator|chat content part type|'type' field in multimodal part",
-        'messages hold a part that the model does not take; a text is {{"type": "text", "text": "..."}}',
+        'a part in messages is none that the model takes; a text is {{"type": "text", "text": "..."}}',
         "messages",
     ),
     (

@@ -135,7 +135,7 @@ class Stream:
             self._to.unanswered(self._call, error)
             raise
         except EngineLostError as error:
-            self._lost(timeout=error.timeout)
+            self._lost(error.late)
             return
         except CutShortError as cut:
             self._cut_short(cut.error)
@@ -149,17 +149,17 @@ class Stream:
             raise
         self._finish()
 
-    def _lost(self, *, timeout: bool) -> None:
-        """The engine stopped in the middle. What it sampled before is recorded."""
+    def _lost(self, late: ApiError | None = None) -> None:
+        """The engine stopped in the middle, or was `late`. What it sampled before is recorded."""
         sampled = self._sampled
-        if sampled.output or timeout:
-            sampled.finish_reason = "timeout" if timeout else "error"
-            sampled.defect = "" if timeout else LOST
+        if sampled.output or late:
+            sampled.finish_reason = "timeout" if late else "error"
+            sampled.defect = "" if late else LOST
             if not self._recorded():
                 return
         else:
             self._to.recorder.abandon(self._call, LOST)
-        self._error(lost())
+        self._error(late or lost())
 
     def _cut_short(self, error: ApiError) -> None:
         """A swap or a shutdown did not wait. What was sampled before is recorded."""
@@ -270,7 +270,7 @@ class Stream:
     def _finish(self) -> None:
         """The engine is done: record, then let the last pieces go."""
         if self._sampled.finish_reason in ("", *BROKEN):
-            self._lost(timeout=False)
+            self._lost()
             return
         self._last_logprobs = None
         rest = self._tools.finish()

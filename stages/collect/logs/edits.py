@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 
@@ -79,7 +80,7 @@ class KeptEdits:
             # a folder within another project may have this one's name,
             outside = normpath(item.path).startswith("..")
             # and a worktree need not, where the log itself says whose it is
-            named = session.repository == _name(self.root) and pure(path).is_relative_to(pure(session.cwd))
+            named = session.repository in names_of(self.root) and pure(path).is_relative_to(pure(session.cwd))
             known = named or belongs(self.root, session.cwd, path if outside else item.path)
             if not self._all and not known:
                 self.elsewhere += 1
@@ -100,7 +101,7 @@ class KeptEdits:
         """What to tell who asked for a repository in which none of the edits was made."""
         if self._kept or not self.elsewhere:
             return []
-        name = _name(self.root)
+        name = names_of(self.root)[0]
         return [
             f"all edits ({self.elsewhere}) were made in folders not called {name}, and are left out: "
             f"--repository {name} takes them for this repository's, wherever it lay"
@@ -177,14 +178,15 @@ def belongs(repository: Path, cwd: str, path: str) -> bool:
         cwd: the folder its session was begun in, "" when not told.
         path: the file, absolute or relative to that.
     """
-    name = _name(repository)
+    path = normpath(path)
     absolute = pure(path) if pure(path).is_absolute() else None
-    if absolute is not None and absolute.is_relative_to(repository):
+    if absolute is not None and any(absolute.is_relative_to(one) for one in _places(repository)):
         return True
     place = absolute or (pure(cwd) if cwd else None)
-    if place is None or not (cwd or absolute):
+    if place is None:
         return True
-    return any(part == name or _TREES.sub("", part) == name for part in place.parts)
+    names = names_of(repository)
+    return any(part in names or _TREES.sub("", part) in names for part in place.parts)
 
 
 def _located(cwd: str, path: str) -> str:
@@ -197,8 +199,21 @@ def _located(cwd: str, path: str) -> str:
     return path and normpath(path)
 
 
-def _name(repository: Path) -> str:
-    return repository.name.removesuffix(".git") or repository.parent.name
+def place_of(repository: Path) -> Path:
+    """Its whole path; a link is not followed, as its name may be what the repository is called."""
+    whole = repository.absolute()
+    return whole.resolve() if whole.name == ".." else whole.parent.resolve() / whole.name
+
+
+@lru_cache
+def _places(repository: Path) -> tuple[Path, ...]:
+    """Where a repository lies: as it was named, and where that leads by symbolic links."""
+    return tuple(dict.fromkeys((repository, repository.resolve())))
+
+
+def names_of(repository: Path) -> list[str]:
+    """What a repository is called by its folder; first as it was named."""
+    return [one.name.removesuffix(".git") or one.parent.name for one in _places(repository)]
 
 
 def repository_of(cwd: str, named: str = "") -> str:

@@ -16,16 +16,18 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from cursorbench.history.beside import behind
 from cursorbench.history.changes import HEAD, HORIZONS, Change, Survival
 from cursorbench.history.follow import follow_all
 from cursorbench.history.repository import Repository
 from cursorbench.history.reverts import reverted
 from cursorbench.sessions.lines import Kept
 from stages.collect.logs.clock import NONE, Clock, clock_of
-from stages.collect.logs.edits import KeptEdits
+from stages.collect.logs.edits import KeptEdits, place_of
 from stages.collect.logs.state import Happened, Record
 from stages.collect.sealing import Later
 from stages.records import Event
+from stages.wording import count
 
 _BRANCH = re.compile(r"(?<=its commit is on ).+(?=, which is not merged)", re.DOTALL)  # there are any number
 _WHOLE = {"notes": "", "shallow": "", "partial": ""}  # of a whole clone without git-ai's notes
@@ -96,6 +98,7 @@ def repository_facts(path: Path) -> dict[str, str]:
     That there was none is told too: a run from before it was recorded has no word of it.
     Raises InputMissingError (5), UsageError (2).
     """
+    path = place_of(path)
     with Repository(path) as repository:
         return {"path": str(path), "head": repository.commit("HEAD"), **_WHOLE, **repository.cut()}
 
@@ -118,13 +121,23 @@ def survivals(path: Path, head: str, edits: KeptEdits, zone: ZoneInfo | None = N
             events |= _events(changes, found)
             figures.add(found)
             reverts |= {one.key: taken_back[one.commit] for one in found if one.commit in taken_back}
-        warnings = [*repository.warnings, *_unzoned(clock)]
+        warnings = [*repository.warnings, *_behind(repository), *_unzoned(clock)]
     counts = figures.told() | {
         "made_elsewhere": edits.elsewhere,
         "reverted": len(reverts),
         "zones": dict(clock.used.most_common()),
     }
     return Survivals(events, counts, tuple(warnings), reverts, clock if told else None)
+
+
+def _behind(repository: Repository) -> list[str]:
+    """Who has a clone fetched into, and nothing of it merged, has a HEAD that stays where it was."""
+    if not (n := behind(repository)):
+        return []
+    return [
+        f"{repository.path} is {count(n, 'commit')} behind the branch that it follows: of what they took "
+        "nothing is known (merge them, or follow a `git clone --mirror`)"
+    ]
 
 
 def _unzoned(clock: Clock) -> list[str]:

@@ -30,6 +30,11 @@ _NOT_TOLD = (
     *("thinking", "redacted_thinking", "fallback"),
     *("server_tool_use", "mcp_tool_use", "mcp_tool_listing"),
 )
+# what only a server that keeps conversations, or sums them up, could heed
+_ELSEWHERE = {
+    "thread": "nothing is kept, send the whole conversation",
+    "compaction": "ask for a summary in a message",
+}
 
 _Blocks = list[dict[str, Any]]
 
@@ -68,6 +73,9 @@ class _WithLimit(msgspec.Struct):
 
 def read(body: dict[str, Any]) -> tuple[dict[str, Any], Form]:
     """The request as `/v1/chat/completions` has it, and the form of its answer. Raises ApiError 400."""
+    for name, why in _ELSEWHERE.items():
+        if body.get(name) is not None:
+            raise invalid(f"{name} is not supported: {why}", param=name, code="unsupported_parameter")
     chat = conversation(body)
     chat["max_tokens"] = read_as(body, _WithLimit).max_tokens
     chat |= {name: body[name] for name in _SAME if name in body}

@@ -20,6 +20,7 @@ _TYPES = {
     429: "rate_limit_error",
     504: "timeout_error",
 }
+_DETAILS = {"thread": {"error_code": "thread_unsupported_request"}}  # tool runners go on without one then
 _TOO_LONG = "prompt is too long: "  # by these words clients know that they have to sum up
 
 
@@ -118,12 +119,14 @@ class MessagesForm:
 def error_body(error: ApiError, request_id: str) -> dict[str, Any]:
     """An error as this API tells it, with the `code` and `param` that all of ours have."""
     long = error.code == "context_length_exceeded"
-    told = {
+    told: dict[str, Any] = {
         "type": _TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "api_error"),
         "message": f"{_TOO_LONG}{error.message}" if long else error.message,
         "code": error.code,
         "param": error.param,
     }
+    if error.param in _DETAILS:
+        told["details"] = _DETAILS[error.param]
     return {"type": "error", "error": told, "request_id": request_id}
 
 

@@ -21,6 +21,7 @@ from stages.gateway.errors import invalid
 from stages.gateway.request_fields import Count
 
 FIELDS = {  # by chat's names
+    "messages": "input",
     "max_tokens": "max_output_tokens",
     "response_format": "text.format",
     "reasoning_effort": "reasoning.effort",

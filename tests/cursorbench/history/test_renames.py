@@ -50,3 +50,19 @@ def test_every_file_of_a_large_move_is_read_once() -> None:
     before = [found.of(f"new/{n}") for n in range(300)]
     assert [was and was.path for was in before] == [f"old/{n}" for n in range(300)]
     assert set(reads.values()) == {1}
+
+
+def test_in_a_move_of_thousands_each_file_is_the_one_of_its_place() -> None:
+    """A folder of packages that is moved, with one line of each rewritten, and copies that are alike."""
+    files: dict[str, tuple[str, str]] = {}
+    for n in range(1_500):
+        old = text(f"name = {n}", "import common", "export default common", "}", "// one")
+        new = old.replace("one", "two") if n % 2 else old
+        files |= {f"p{n}/index.ts": (old, ""), f"src/p{n}/index.ts": ("", new)}
+        files |= {f"p{n}/init.ts": ("// same", ""), f"src/p{n}/init.ts": ("", "// same")}
+    found = renames(files)
+    for n in (0, 7, 8, 1_498, 1_499):
+        for name in ("index.ts", "init.ts"):
+            was, to = f"p{n}/{name}", f"src/p{n}/{name}"
+            before = found.of(to)
+            assert (found.to(was), before and before.path) == (to, was)

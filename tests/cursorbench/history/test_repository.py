@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cursorbench.errors import InputMissingError, IntegrityError
+from cursorbench.history.beside import behind
 from cursorbench.history.branch import branch_of
 from cursorbench.history.follow import follow
 from cursorbench.history.repository import Repository
@@ -45,10 +46,32 @@ def test_no_repository(tmp_path: Path) -> None:
         Repository(tmp_path / "nothing")
 
 
+def test_why_git_cannot_read_a_repository_is_told(git: Git) -> None:
+    git("config", "core.repositoryFormatVersion", "1")
+    git("config", "extensions.ofTomorrow", "yes")
+    with pytest.raises(InputMissingError, match=r"git cannot read .*: fatal: unknown .* extension"):
+        Repository(git.folder)
+
+
+def test_a_clone_that_is_fetched_into_and_stays_where_it_was_is_told(git: Git, tmp_path: Path) -> None:
+    clones = {name: tmp_path / name for name in ("work", "mirror")}
+    git("clone", "-q", str(git.folder), str(clones["work"]))
+    git("clone", "-q", "--mirror", str(git.folder), str(clones["mirror"]))
+    git.commit(HOUR, {"b.py": "other_value = 1\n"})
+    for name, clone in clones.items():
+        git("-C", str(clone), "fetch", "-q")
+        with Repository(clone) as repository:
+            assert behind(repository) == (name == "work")
+    with Repository(git.folder) as repository:
+        assert behind(repository) == 0
+
+
 def test_an_empty_repository_has_no_head(tmp_path: Path) -> None:
     empty = Git(tmp_path / "empty")
-    with Repository(empty.folder) as repository, pytest.raises(InputMissingError, match="no commit HEAD"):
+    with Repository(empty.folder) as repository, pytest.raises(InputMissingError) as raised:
         list(follow(repository, [change(OLD, NEW)]))
+    assert "no commit HEAD" in str(raised.value)
+    assert "symbolic-ref" in str(raised.value.hint)
 
 
 def test_a_shallow_clone_is_said_and_leaves_unknown(git: Git, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from cursorbench.history.repository import Repository
 from cursorbench.history.reverts import _gone, reverted
 from tests.cursorbench.history.gits import HOUR, T0, Git
@@ -67,3 +69,31 @@ def test_a_pull_request_that_is_taken_back_is_told_by_its_number(tmp_path: Path)
     git.commit(3 * HOUR, {"1.py": "x = 1"}, 'Reapply "Faster (#12)" (#14)\n\nReverts some-one/shop#13\n')
     with Repository(git.folder) as repository:
         assert reverted(repository) == {back: T0 + 3 * HOUR}
+
+
+GITLAB = (
+    "Merge branch 'faster' into 'main'\n\nFaster\n\nCloses #12\n\nSee merge request group/sub/shop!12",
+    "Revert \"Merge branch 'faster' into 'main'\"\n\nThis reverts merge request !12",
+)
+BITBUCKET = (
+    "Merged in faster (pull request #12)\n\nFaster",
+    'Revert "Faster (pull request #12)"\n\nThis reverts pull request #12.\n\n> Faster',
+)
+
+
+@pytest.mark.parametrize(("told", "back"), [GITLAB, BITBUCKET])
+def test_a_merge_that_is_taken_back_is_told_by_its_requests_number(
+    tmp_path: Path, told: str, back: str
+) -> None:
+    """GitLab's and Bitbucket's merges and reverts; the number of an issue is another."""
+    git = Git(tmp_path / "r")
+    git.commit(0, {"1.py": "x = 1"}, "Start, which closes #12")
+    git("checkout", "-q", "-b", "faster")
+    brought = git.commit(1, {"2.py": "x = 1"})
+    git("checkout", "-q", "main")
+    git("merge", "-q", "--no-ff", "-m", told, "faster")
+    merge = git("rev-parse", "HEAD")
+    git.commit(HOUR, {"2.py": None}, back)
+    git.commit(2 * HOUR, {"3.py": "x"}, "Merge\n\nSee merge request !13\n\nThis reverts merge request !99")
+    with Repository(git.folder) as repository:
+        assert reverted(repository) == dict.fromkeys([merge, brought], T0 + HOUR)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import tracemalloc
 from pathlib import Path
+from typing import Literal
+from unicodedata import normalize
 
 import pytest
 
@@ -14,7 +18,7 @@ from cursorbench.history.branch import Branch
 from cursorbench.history.follow import follow
 from cursorbench.history.repository import Repository
 from cursorbench.sessions.lines import Kept
-from tests.cursorbench.history.gits import ALL, DAY, HOUR, LATE, NEW, NONE, OLD, Git, change, taken, text
+from tests.cursorbench.history.gits import ALL, DAY, HOUR, LATE, NEW, NONE, OLD, T0, Git, change, taken, text
 
 EVERY = ("1h", "24h", "7d", "head")
 
@@ -361,3 +365,49 @@ def test_two_files_that_change_names_by_way_of_a_third(git: Git) -> None:
     git.commit(LATE, {})
     (got,) = git.follow(change(OLD, NEW))
     assert got.kept == dict.fromkeys(EVERY, ALL)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_a_name_is_one_however_its_letters_are_composed(tmp_path: Path, form: Literal["NFC", "NFD"]) -> None:
+    """macOS writes two characters where git has one; a part of a line is looked for in the file, too."""
+    git = Git(tmp_path / "r")
+    name = normalize("NFC" if form == "NFD" else "NFD", "größe/maß für.py")
+    git.commit(-HOUR, {name: OLD, "für.py": OLD})
+    git.commit(60_000, {name: NEW})
+    git.commit(LATE, {"b.py": "other_value = 1\n"})
+    told = f"/home/ada/r/{normalize(form, name)}"
+    parts = "'first value'", "'other value'"
+    (whole,), (part,) = (git.follow(change(*texts, told)) for texts in ((OLD, NEW), parts))
+    assert (whole.path, whole.kept["7d"]) == (name, ALL)
+    assert (part.path, part.kept["7d"]) == (name, Kept(1, 1, 1, 1))
+
+
+def test_a_commit_of_a_worktree_on_no_branch_is_not_lost(tmp_path: Path) -> None:
+    git = Git(tmp_path / "r")
+    git.commit(-HOUR, {"a.py": OLD})
+    trees = [str(tmp_path / name) for name in ("tree", "removed")]
+    for tree in trees:
+        git("worktree", "add", "-q", "--detach", tree)
+    shas = []
+    for tree in trees:
+        (Path(tree) / "a.py").write_text(NEW)
+        git("-C", tree, "commit", "-qam", tree)
+        shas.append(git("-C", tree, "rev-parse", "HEAD"))
+    shutil.rmtree(trees[1])
+    git.commit(LATE, {"b.py": "other_value = 1\n"})
+    open_, gone = git.follow(*(change(OLD, NEW, commits=(sha,)) for sha in shas))
+    assert (open_.kept, open_.reason) == ({}, "its commit is on a worktree, which is not merged")
+    assert (gone.kept["1h"], gone.reason) == (NONE, "its commit is not in the history: undone")
+
+
+def test_folders_in_folders_without_end(git: Git) -> None:
+    """Git takes some thousands; a block that moved there is looked for in them."""
+    taken(git)
+    deep, told = f"{'d/' * 1_500}a.py", "commit refs/heads/main\ncommitter a <a@b> {} +0000\ndata 1\nm\n"
+    file = "M 100644 inline {}\ndata {}\n{}\n"
+    stream = told.format((T0 + 2 * HOUR) // 1000) + "from refs/heads/main^0\n"
+    stream += "".join(file.format(path, len(data), data) for path, data in (("a.py", OLD), (deep, NEW)))
+    stream += told.format((T0 + LATE) // 1000) + file.format("b.py", 1, "x")
+    subprocess.run(["git", "fast-import", "--quiet"], cwd=git.folder, input=stream.encode(), check=True)
+    (got,) = git.follow(change(OLD, NEW))
+    assert (got.kept["1h"], got.kept["7d"]) == (ALL, Kept(3, 3, 1, 0))

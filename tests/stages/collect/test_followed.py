@@ -101,12 +101,22 @@ def test_who_measures_or_tells_by_itself_is_left_to_it(world: World, shop: Any) 
     assert [(one["about"], one["path"]) for one in told] == [("g2", "src/area.py")]
 
 
-@pytest.mark.parametrize("path", ["/home/ada/other/src/area.py", "/srv/../src/area.py"])
+@pytest.mark.parametrize("path", ["/home/ada/other/src/area.py", "/srv/shop/../src/area.py"])
 def test_an_edit_of_another_repository_is_counted(world: World, shop: Any, path: str) -> None:
     world.event("g1", "edit_applied", 500, **CALL | {"path": path})
     result, told = collected(world)
     assert told == []
     assert (result.metrics["persistence"]["edits"], result.metrics["persistence"]["made_elsewhere"]) == (0, 1)
+    assert "all edits (1) were made in folders not called shop" in result.warnings[0]
+
+
+def test_a_repository_is_called_as_the_link_that_names_it(world: World, shop: Any, tmp_path: Path) -> None:
+    (tmp_path / "shop").rename(tmp_path / "0001.git")
+    (tmp_path / "shop").symlink_to("0001.git")
+    for generation, folder in (("g1", "home/ada/shop"), ("g2", "srv/0001")):
+        world.event(generation, "edit_applied", 500, **CALL | {"path": f"/{folder}/src/area.py"})
+    result, _ = collected(world, 'collect.repos=["../0001.git", "../shop"]')  # one repository: not of two
+    assert (result.metrics["persistence"]["edits"], result.metrics["persistence"]["made_elsewhere"]) == (2, 0)
 
 
 def test_a_commit_that_was_taken_back(world: World, tmp_path: Path) -> None:

@@ -194,9 +194,11 @@ def test_a_clone_that_got_the_rest_of_its_history_is_read_again(
     assert first.metrics["persistence"]["kept"] == {}
     assert run_stage(*place, stage).status == "noop"
     assert run_stage(*place, CollectStage(), from_run=first.run_id).metrics == first.metrics
+    repo.commit(3 * 86_400_000, {"other.py": "x"})
     repo("-C", str(clone), "fetch", "-q", "--unshallow")
     again = run_stage(*place, stage)
     assert again.status == "succeeded"
+    assert "shop is 1 commit behind the branch that it follows" in again.warnings[0]
     assert again.metrics["persistence"]["kept"]["1h"]["rate"] == 0.5
     with pytest.raises(IntegrityError, match="more or less of its history"):
         run_stage(*place, CollectStage(), from_run=first.run_id)

@@ -310,6 +310,8 @@ def test_tools_that_are_loaded_later_are_told_once_they_are_named() -> None:
         ({"output_config": {"format": {"type": "xml"}}}, "output_config.format"),
         ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema"),
         ({"temperature": 3}, "temperature"),
+        ({"thread": {"type": "continue", "previous_message_id": "gen_1"}}, "thread"),
+        ({"compaction": {"type": "summarize"}}, "compaction"),
         (asked("a", "b"), "messages"),
         (asked("a", [{"type": "tool_use", "input": "z"}], "b"), "messages[1].content[0].input"),
     ],
@@ -431,3 +433,15 @@ async def test_the_makers_own_client(tmp_path: Any) -> None:
         assert counted.input_tokens == whole.usage.input_tokens
         with pytest.raises(anthropic.BadRequestError, match="max_tokens"):
             await client.messages.create(**(HELLO | {"max_tokens": 0}))  # type: ignore[call-overload]
+
+        @anthropic.beta_async_tool
+        async def read_file(path: str) -> str:
+            """Reads a file."""
+            return f"text of {path}"
+
+        runner = client.beta.messages.tool_runner(
+            model="rtrl", max_tokens=99, messages=asked(CALL)["messages"], tools=[read_file], max_iterations=2
+        )
+        assert [answer.stop_reason async for answer in runner] == ["tool_use"] * 2
+        told = [message["role"] for message in rig.stub.requests[-1]["messages"]]
+        assert told == ["user", "assistant", "tool"], "it goes on without a thread"

@@ -10,7 +10,9 @@ import pytest
 
 from cursorbench.sessions.spoken import parts
 from stages.gateway.dialects import responses
+from stages.gateway.dialects.all import RESPONSES
 from stages.gateway.errors import ApiError
+from stages.gateway.refusals import refused
 from tests.stages.gateway.dialects.test_messages import events
 from tests.stages.gateway.rig import Rig, follow_ups, running
 
@@ -365,6 +367,13 @@ def test_who_refers_to_an_item_is_told_how_to_send_it(item: dict[str, Any]) -> N
     with pytest.raises(ApiError) as refused:
         responses.read({**HELLO, "input": [item]})
     assert '"store": false' in refused.value.message
+
+
+def test_what_the_engine_says_of_messages_is_told_of_the_input() -> None:
+    error = refused(400, b'{"error": {"message": "/srv/m is not a multimodal model"}}')
+    RESPONSES.tell(error)
+    told = "the model takes text only, and there is something else in input"
+    assert (error.param, error.message) == ("input", told)
 
 
 async def test_a_stream_that_breaks_off_has_failed(rig: Rig) -> None:
