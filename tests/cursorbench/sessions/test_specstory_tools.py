@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cursorbench.sessions.items import AgentTurn, Edit, Interrupt, ToolEnd, ToolUse
+from cursorbench.sessions.items import AgentTurn, Commit, Edit, Interrupt, ToolEnd, ToolUse
 from cursorbench.sessions.seen import Seen
 from tests.cursorbench.sessions.test_specstory import items, tool
 
@@ -252,3 +252,40 @@ def test_where_a_person_stopped_cursor(tmp_path: Path) -> None:
     ]  # fmt: skip
     others = items(tmp_path, GEMINI + text, "other.md")
     assert not [one for one in others if isinstance(one, Interrupt)]
+
+
+def test_calls_below_a_line_with_their_tools_name(tmp_path: Path) -> None:
+    """As SpecStory's extension wrote Cursor's in September and October 2025; a patch's block has no end."""
+    blocks = [
+        "Tool use: **read_file**\n\nRead file: a.py",
+        "Tool use: **todo_write**\n\n## Todo List\n\n- [x] bake\n- [ ] eat",
+        "Tool use: **run_terminal_cmd**\n\n```bash\ngit commit -m x\n```\n\n```\n---\n[main abcdef1] x\n```",
+        "Tool use: **mcp_bake**\n\n<details>\n     <summary>MCP tool call</summary>\n\n*Result*:\nyes?\n\n"
+        "---\n\nmore\n</details>",
+        "Tool use: **apply_patch**\n\n<details>\n   <summary>Apply patch for /w/a.py</summary>\n\n```diff\n"
+        "*** Begin Patch\n*** Update File: /w/a.py\n@@\n-a\n+b\n*** End Patch\n```",
+        "Between.",
+        "Tool use: **search_replace**\n\n\n<details><summary>Edit file: b.py</summary>\n\n**Chunk 1**\n\n"
+        "```diff\n@@ -1,1 +1,1 @@\n- a\n+ b\n```\n\n</details>",
+        "Tool use: **write**",
+        "<think>\nTool use: **grep**\n</think>",
+        "It says:\nTool use: **grep**\nDone.",
+    ]
+    text = HEAD + "_**Assistant**_\n\n" + "\n\n---\n\n".join(blocks)
+    found = items(tmp_path, text + "\n\n---\n\n_**User**_\n\nthanks\n")
+    calls = [(one.name, one.arguments) for one in found if isinstance(one, ToolUse)]
+    assert calls == [
+        ("read_file", ""),
+        ("todo_write", ""),
+        ("run_terminal_cmd", '{"command":"git commit -m x"}'),
+        ("mcp_bake", ""),
+        ("apply_patch", ""),
+        ("search_replace", ""),
+        ("write", ""),
+    ]
+    assert [one.outcome for one in found if isinstance(one, ToolEnd)] == ["ok"] * 7
+    changed = [(one.path, one.after, one.diff) for one in found if isinstance(one, Edit)]
+    assert changed == [("/w/a.py", None, "@@\n-a\n+b\n"), ("b.py", None, "@@ -1,1 +1,1 @@\n-a\n+b")]
+    said = [(one.text, one.thinking) for one in found if isinstance(one, AgentTurn)]
+    assert said == [("Between.", ""), ("It says:\nTool use: **grep**\nDone.", "Tool use: **grep**")]
+    assert [one.sha for one in found if isinstance(one, Commit)] == ["abcdef1"]
