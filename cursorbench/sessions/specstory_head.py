@@ -74,6 +74,8 @@ def header_of(line: str, place: Place, session: str) -> Header | None:
 class Known:
     """What one look over the file tells: the session's name, agent and start, and what is closed at all.
 
+    The session starts with its first turn, where that is older than the heading, as of Cursor's in 2025.
+
     `tagged`: tools have tags of their own, so a bare diff is part of an answer. `endless`: the lines where
     `<details>` begin that have no end before the next call, as a patch's in autumn 2025.
     """
@@ -94,7 +96,9 @@ class Known:
             elif details and NAMED.match(line):
                 self.endless.add(details)
                 details = 0
-            begun = begun or bool(_HEADER.match(line))
+            if not begun and (found := _HEADER.match(line)):
+                begun, first = True, _split(found[3] or "")[1]
+                self.start = min(self.start, first) if self.start and first else self.start
             if not begun:
                 self._beginning(line)
 
