@@ -176,7 +176,7 @@ class _Reader:
 
     def _in_tool(self, place: Place, line: str) -> Iterator[Read]:
         assert self.call is not None
-        strict = self.fence is not None and not self._mistaken(self.fence)
+        strict = self.fence is not None and self.fence.length > 3  # in three nothing was escaped
         if self.mode == "diff":
             self.body.add(line)
             if self.fence is not None and self.fence.closed_by(line):
@@ -193,11 +193,6 @@ class _Reader:
             yield from self._end_named(place, line)
         else:
             self._inside(place, line)
-
-    def _mistaken(self, fence: Fence) -> bool:
-        """Whether a tool's end also ends this block: old writers did not escape what they fenced."""
-        empty = self.body.lines[-1:] == [self.before] and Fence.opened_by(self.before) == fence
-        return empty or (fence.length == 3 and self.before == "</details>")
 
     def _inside(self, place: Place, line: str) -> None:
         assert self.call is not None

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cursorbench.sessions.items import AgentTurn, Commit, Edit, Interrupt, ToolEnd, ToolUse
+from cursorbench.sessions.items import AgentTurn, Commit, Edit, Interrupt, ToolEnd, ToolUse, UserTurn
 from cursorbench.sessions.seen import Seen
 from tests.cursorbench.sessions.test_specstory import items, tool
 
@@ -137,6 +137,16 @@ def test_what_geminis_edits_came_to(tmp_path: Path) -> None:
     ]
     ends = [one.outcome for one in found if isinstance(one, ToolEnd)]
     assert ends == ["rejected", "interrupted", "error", "ok", "ok"]
+
+
+def test_a_block_that_was_not_escaped_ends_with_its_tool(tmp_path: Path) -> None:
+    """Copilot IDE's: the end of the code in a prompt ends the prompt, whose own end opens a block."""
+    prompt = "\n**Input:**\n\n- prompt:\n\n```\nbake\n```json\n{}\n```\nand eat\n```\n\n"
+    task = tool("runSubagent", prompt, "generic") + "_**Agent (m)**_\n\n"
+    made = tool("create_file", prompt.replace("prompt", "content") + "- filePath: `/w/a.md`\n", "generic")
+    found = items(tmp_path, AGENT + task + made + "_**User**_\n\nthanks\n")
+    assert [one.name for one in found if isinstance(one, ToolUse)] == ["runSubagent", "create_file"]
+    assert [one.text for one in found if isinstance(one, UserTurn)] == ["bake it", "thanks"]
 
 
 def test_how_commands_ended(tmp_path: Path) -> None:
