@@ -40,6 +40,7 @@ class Record(msgspec.Struct, kw_only=True):
     duration_ms: float | None = None
     trace: str = ""
     span: str = ""
+    parent: str = ""  # of a span
     failed: bool = False
     is_span: bool = False
     events: list[Record] = []
@@ -138,6 +139,9 @@ def _span(span: dict[str, Any], common: dict[str, Any]) -> Record:
         duration_ms=float(end - start) if start is not None and end is not None and end >= start else None,
         failed=code in (2, "STATUS_CODE_ERROR"),
         is_span=True,
+        parent=text_of(span.get("parentSpanId"))
+        or text_of(span.get("parent_span_id"))
+        or text_of(table_of(span.get("parentSpanContext")).get("spanId")),
         **ids,
     )
     for event in filter(None, map(table_of, list_of(span.get("events")))):
