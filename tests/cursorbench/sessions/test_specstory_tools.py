@@ -149,6 +149,41 @@ def test_a_block_that_was_not_escaped_ends_with_its_tool(tmp_path: Path) -> None
     assert [one.text for one in found if isinstance(one, UserTurn)] == ["bake it", "thanks"]
 
 
+def test_what_the_tables_of_vs_code_tell(tmp_path: Path) -> None:
+    """Of Copilot's calls, by SpecStory's extension: a terminal's command and its end, a person's no."""
+
+    def shown(name: str, asked: dict[str, Any], result: dict[str, Any]) -> str:
+        tables = {"Parameters:": asked, "Additional data:": {"isHidden": False}, "Result:": result}
+        body = "".join(f"\n{head}\n\n```json\n{json.dumps(one)}\n```\n" for head, one in tables.items())
+        return tool(name, f"{body}Status: **completed**\n", "unknown")
+
+    def ran(command: str, output: str, **state: int) -> str:
+        asked = {"kind": "terminal", "commandLine": {"original": command}, "terminalCommandState": state}
+        asked["terminalCommandOutput"] = {"text": output}
+        return shown("run_in_terminal", asked, {"isConfirmed": {"type": 4}})
+
+    calls = [
+        ran("git commit -m x &amp;&amp; ls", "[main abcdef1] x", exitCode=0),
+        ran("make", "no rule", exitCode=2),
+        ran("sleep 9 &amp;", "", timestamp=5),
+        shown("copilot_createFile", {}, {"isConfirmed": {"type": 0}}),
+        shown("copilot_findFiles", {}, {"isConfirmed": {"type": 1}, "resultDetails": {"isError": True}}),
+    ]
+    found = items(tmp_path, AGENT + "".join(calls))
+    assert [one.arguments for one in found if isinstance(one, ToolUse)] == [
+        '{"command":"git commit -m x && ls"}',
+        '{"command":"make"}',
+        '{"command":"sleep 9 &"}',
+        "",
+        "",
+    ]
+    ends = [(one.outcome, one.text) for one in found if isinstance(one, ToolEnd)]
+    assert ends[:3] == [("ok", "[main abcdef1] x"), ("error", "no rule"), ("ok", "")]
+    assert [outcome for outcome, _ in ends[3:]] == ["rejected", "error"]
+    assert [one.sha for one in found if isinstance(one, Commit)] == ["abcdef1"]
+    assert [one.status for one in found if isinstance(one, Edit)] == ["rejected"]
+
+
 def test_how_commands_ended(tmp_path: Path) -> None:
     """Gemini's said no error and were one; Antigravity's failed and were none."""
     shell = "Result:\n```text\nCommand: ls\nOutput: (empty)\nError: (none)\nExit Code: {}\n```"
