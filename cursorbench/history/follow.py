@@ -213,6 +213,8 @@ def _unknown(units: Units, matcher: Matcher, ours: bool, gone: str, made: bool, 
         reason = "no commit took it, and the log has no time of it"
     elif not made and (place := _no_file(branch, units.change.path)):
         reason = place
+    elif not gone and not name:
+        reason = "no commit took it, and the log names no file"
     elif not gone and not branch.changes_of(name):
         reason = "the history has no file of this name"
     elif not made and matcher.unread(units):
