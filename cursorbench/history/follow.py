@@ -45,6 +45,7 @@ LOST = frozenset((_UNDONE, _GONE, _UNTAKEN))  # nothing of these stands; of othe
 _HEX = re.compile(r"[0-9a-f]{4,64}")
 _UNREAD = "git has no text of its file here: data, over 4 MiB, of LFS, or not in this clone"
 _NOT_AS_TOLD = "its short lines are not in the commit as the log has them"
+_NO_NAME = "no commit took it, and the log names no file"
 _NO_TEXT = "the log has no text of the change (of a notebook its cell's alone), or it changes nothing"
 
 
@@ -214,7 +215,7 @@ def _unknown(units: Units, matcher: Matcher, ours: bool, gone: str, made: bool, 
     elif not made and (place := _no_file(branch, units.change.path)):
         reason = place
     elif not gone and not branch.changes_of(name):
-        reason = "the history has no file of this name"
+        reason = "the history has no file of this name" if name else _NO_NAME
     elif not made and matcher.unread(units):
         reason = _UNREAD
     elif not made and since is not None and branch.newest < since + WINDOW:

@@ -58,7 +58,8 @@ _Group = Sequence[tuple[Units, Taken | None]]
 def _group(group: _Group) -> None:
     added, deleted, short = _Lines(group, 0), _Lines(group, 1), _Short()
     for n, (units, _) in enumerate(group):
-        if units.whole:
+        whole = units.whole and bool(units.change.path)  # of a file that the log does not name, any other
+        if whole:
             added.drop_all(n)
         gone = Counter(line for line in units.deleted.elements() if added.drop(n, line))
         back = Counter(line for line in units.added.elements() if deleted.drop(n, line))
@@ -66,7 +67,7 @@ def _group(group: _Group) -> None:
         units.superseded += gone.total() + back.total()
         added.add(n)
         deleted.add(n)
-        for m, hunk in short.left_out(units.pieces) if units.whole else short.rewritten(units.pieces):
+        for m, hunk in short.left_out(units.pieces) if whole else short.rewritten(units.pieces):
             if _replaces(group, n, m):
                 other, left = group[m][0], tuple(one for one in group[m][0].hunks if one != hunk)
                 other.superseded += len(other.hunks) - len(left)

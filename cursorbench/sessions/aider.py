@@ -16,6 +16,7 @@ from typing import Any
 from cursorbench.sessions import aider_said as said
 from cursorbench.sessions import aider_typed
 from cursorbench.sessions.aider_copies import START, ordinals
+from cursorbench.sessions.aider_formatted import cut_sessions
 from cursorbench.sessions.aider_session import Session
 from cursorbench.sessions.items import Place, Quarantined, Read, SessionStart
 from cursorbench.sessions.reading import text_lines
@@ -66,7 +67,7 @@ class _Reader:
         self.session = Session(path.stem.lstrip(".") or path.name, None, Place(str(path)))
         self.begun = False
         self.sign = False  # of Aider: a session began, something was typed, a message known to be its own
-        self.ordinals = ordinals(path)
+        self.ordinals, self.cut = ordinals(path), cut_sessions(path)
         self.commits: dict[str, Any] = {}
         self.kind, self.place, self.text = "", Place(str(path)), Text()
         self.blanks: bool | None = None  # whether Aider's lines end with two blanks; None: not known yet
@@ -128,7 +129,8 @@ class _Reader:
         while len(self.commits) > _UNDOABLE:
             del self.commits[next(iter(self.commits))]
         self.session = Session(name, said.time_of(time), place, self.commits)
-        self.begun, self.blanks, self.first, self.block = True, None, False, False
+        self.begun, self.first, self.block = True, False, False
+        self.blanks = False if place.line in self.cut else None
         if not self.sign and self.path.name.lower() != _NAME:
             self.foreign = "text before the first session, without a sign of Aider"
         self.sign = True
@@ -200,7 +202,8 @@ class _Reader:
 
     def _marked(self, mark: str, line: str, *, ended: bool) -> str:
         """What a line is that begins as one of the user's or of Aider's does."""
-        if mark == "said" and (ended or self.blanks is None):
+        counts = self.cut.get(self.session.place.line)
+        if mark == "said" and counts is None and (ended or self.blanks is None):
             # the first may be a command line of several lines, which Aider repeats
             self.blanks, self.first = ended if ended or self.first else None, True
         if self.block and not (said.breaks(line) or (mark == "user" and ended and self.blank)):
@@ -208,7 +211,8 @@ class _Reader:
         if mark == "said" and self.blanks is None:
             return "open"
         if not self.blanks:  # the blanks were cut off: only where an answer cannot be meant
-            return mark if mark == "user" or self.kind != "answer" or self.blank else ""
+            heading = mark == "user" and self.kind == "answer" and counts
+            return "" if heading else mark if mark == "user" or self.kind != "answer" or self.blank else ""
         if ended or mark == "user":
             return mark if ended else ""
         return "open" if said.known(line[2:]) or (self.kind != "answer" and not self.blank) else ""

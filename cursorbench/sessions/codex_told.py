@@ -68,7 +68,10 @@ _FAILED = re.compile(
     r"(?:failed to parse function arguments|failed in sandbox|apply_patch verification failed"
     r"|execution error|exec_command failed|write_stdin failed|unsupported (?:custom tool )?call"
     r"|command timed out|invalid patch|request_user_input is unavailable in "
-    r"|approval policy is \w+; reject command|Script failed\n)",
+    r"|approval policy is \w+; reject command|Script failed\n"
+    # until September 2025, of a patch that does not parse or apply, and where the settings refuse
+    r"|error: (?:invalid (?:patch|hunk)|failed to |patch detected without)"
+    r"|(?:exec command|patch) rejected: )",
     re.IGNORECASE,
 )
 

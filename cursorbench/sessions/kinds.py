@@ -7,7 +7,8 @@ An adapter is a module of this folder with
     read(path: Path, seen: Seen) -> Iterator[Read]         the file's items, in its order
 
 and is listed in `ADAPTERS`; more specific formats come first. Those of text are known by how a file begins,
-those of JSON lines by a line of its beginning, which a text may quote: texts come before them.
+those of JSON lines by a line of its beginning, which a text may quote: texts come before them, and what else
+has few such lines, a program's tests or a document, is no log.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ ADAPTERS = (
 )
 HEAD_BYTES = 64 << 10
 _MEMBERS = 8  # of a list, that are looked at
+_TEXTS = frozenset({"entire", "specstory", "aider", "git-ai"})  # kinds that are not of JSON, or not always
 _SKIPPED = frozenset({".git", "node_modules", ".venv", "__pycache__"})
 _FIRST = "chatSessions"  # VS Code's: beside Copilot's transcripts of the same chats, which tell no reactions
 _ABOUT = ".meta.json"  # what Claude Code notes of a sub-agent, beside its log
@@ -93,7 +95,17 @@ def kind_of(path: Path) -> str | None:
 
 
 def _kind(path: Path, head: bytes) -> str | None:
-    return next((kind for kind, one in adapters().items() if one.recognises(path, head)), None)
+    plain = not _is_json(head)
+    known = ((kind, one) for kind, one in adapters().items() if kind in _TEXTS or not plain)
+    return next((kind for kind, one in known if one.recognises(path, head)), None)
+
+
+def _is_json(head: bytes) -> bool:
+    """Whether a file, or at least half of its first lines, begin with JSON: one may be torn, or noise."""
+    if head.lstrip()[:1] in (b"{", b"["):
+        return True
+    begun = [line for one in head.split(b"\n")[:-1] if (line := one.strip(b"\r\x00\t "))][: _MEMBERS * 2]
+    return 2 * sum(line.startswith(b"{") for line in begun) >= len(begun)
 
 
 def _as_lines(head: bytes) -> bytes:

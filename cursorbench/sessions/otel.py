@@ -20,10 +20,24 @@ from cursorbench.sessions.chat import Answer, Conversation, Message, plain_text
 from cursorbench.sessions.definitions import KnownDefinitions
 from cursorbench.sessions.items import AgentTurn, Feedback, Place, Quarantined, Read
 from cursorbench.sessions.otel_calls import Ids, of_langchain
-from cursorbench.sessions.otel_messages import LANGFUSE, answer_of, blocks, message_of_event, messages, texts
+from cursorbench.sessions.otel_messages import (
+    DETAILS,
+    IN_ATTRIBUTES,
+    LANGFUSE,
+    ROLES,
+    answer_of,
+    blocks,
+    is_tool,
+    listed,
+    message_of_event,
+    messages,
+    texts,
+    with_text,
+)
 from cursorbench.sessions.otel_sessions import Sessions
-from cursorbench.sessions.otlp import Record, event_of, exported, in_time, is_export
-from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
+from cursorbench.sessions.otel_waiting import Waiting, apart
+from cursorbench.sessions.otlp import Record, exported, in_time, is_export
+from cursorbench.sessions.reading import table_of, text_of
 from cursorbench.sessions.records import first_objects, first_text, number, opening, records
 from cursorbench.sessions.seen import Seen
 
@@ -31,15 +45,6 @@ KIND = "otel"
 
 _AGENTS = (otel_claude, otel_codex)  # with events of their own
 _HEAD = re.compile(rb'^[\s\xef\xbb\xbf]*[\[{][\s\[{]*"resource_?(?:Spans|Logs|Metrics|spans|logs|metrics)"')
-_DETAILS = "gen_ai.client.inference.operation.details"
-_ROLES = {
-    "gen_ai.system.message": "system",
-    "gen_ai.user.message": "user",
-    "gen_ai.assistant.message": "assistant",
-    "gen_ai.tool.message": "tool",
-    "gen_ai.choice": "assistant",
-}
-_IN_ATTRIBUTES = {"gen_ai.content.prompt": "gen_ai.prompt", "gen_ai.content.completion": "gen_ai.completion"}
 _PASSED_OVER = {
     "gen_ai.client.operation.exception",
     "gen_ai.content.completion.chunk",  # of a stream, whose answer its span has whole
@@ -60,7 +65,7 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def read(path: Path, seen: Seen) -> Iterator[Read]:
     """What the spans and log records tell of sessions; those of other instrumentations are passed over."""
-    told = _Told(path, seen)
+    told, waiting = _Told(path, seen), Waiting()
     for found in records(path):
         if isinstance(found, Quarantined):
             yield found
@@ -73,7 +78,11 @@ def read(path: Path, seen: Seen) -> Iterator[Read]:
             if record is None:
                 yield Quarantined(place, "a span or log record is no object")
             else:
-                yield from told.record(record, place)
+                for one, where in waiting.told(record, place):
+                    yield from told.record(one, where)
+    for one, where in waiting.rest():
+        yield from told.record(one, where)
+    yield from told.rest()
 
 
 class _Told:
@@ -85,32 +94,41 @@ class _Told:
         self._conversation, self._sessions, self._ids = Conversation(seen, KIND), Sessions(), Ids()
         self._definitions = KnownDefinitions()
         self._request, self._times = "", Counter[str]()
+        self._given = list[tuple[str, Result, int | None, Place]]()  # by tools whose spans may tell more
 
     def record(self, record: Record, place: Place) -> Iterator[Read]:
         """The items of a span with its events, or of a log record."""
         if record.is_span:
+            if not is_tool(record):
+                yield from self.rest()
             yield from self._generation(record, place)
             yield from braintrust.scores(record, self._sessions.of(record), place)
-            if not _is_tool(record):  # in whose span messages are what it was asked and gave
-                for event in [*_listed(record), *record.events]:
+            if not is_tool(record):  # in whose span messages are what it was asked and gave
+                for event in [*listed(record), *record.events]:
                     yield from self._event(event, place)
         elif (agent := next((each for each in _AGENTS if each.is_event(record)), None)) is not None:
             yield from agent.event(record, place, self._seen)
         else:
             yield from self._event(record, place)
 
+    def rest(self) -> Iterator[Read]:
+        """What tools gave to the answer told last, where no span of theirs told it."""
+        for session, result, at, place in self._given:
+            yield from self._conversation.result(session, result, at, place)
+        self._given.clear()
+
     def _event(self, record: Record, place: Place) -> Iterator[Read]:
         name = record.name
-        if name == _DETAILS:
+        if name == DETAILS:
             yield from self._generation(record, place)
         elif name == "gen_ai.evaluation.result":
             yield from self._evaluation(record, place)
-        elif name in _ROLES:
-            message = message_of_event(record, _ROLES[name])
+        elif name in ROLES:
+            message = message_of_event(record, ROLES[name])
             yield from self._single(record, message, place)
-        elif name in _IN_ATTRIBUTES:
+        elif name in IN_ATTRIBUTES:
             role = "assistant" if name.endswith("completion") else "user"
-            for message in messages(record.attributes.get(_IN_ATTRIBUTES[name]), role):
+            for message in messages(record.attributes.get(IN_ATTRIBUTES[name]), role):
                 yield from self._single(record, message, place)
         elif name.startswith("gen_ai.") and name not in _PASSED_OVER:
             yield Quarantined(place, "unknown_type")
@@ -124,7 +142,7 @@ class _Told:
         if not any(key.startswith(_OURS) for key in told):
             return
         session = self._sessions.of(record)
-        if _is_tool(record):
+        if is_tool(record):
             yield from self._opening(session, record, place)
             yield from self._tool(session, record, place)
             return
@@ -135,6 +153,7 @@ class _Told:
             yield from self._without_texts(session, record, place)
             return
         answer = _answer(record, *answer_of(told, answers))
+        asked, given = apart(asked, answer.message)
         session = self._sessions.of_request(record, asked, answer.message)
         asked = self._ids.repeated(session, self._unsaid(session, told, vscode.asked(told, asked)))
         self._ids.answered(session, answer.message, record.span)
@@ -145,6 +164,7 @@ class _Told:
         yield from self._conversation.request(
             session, asked, answer, at=record.at, place=place, times=times, tools=tools
         )
+        self._given += ((session, one, record.at, place) for one in given)
 
     def _unsaid(self, session: str, told: dict[str, Any], asked: list[Message]) -> list[Message]:
         """Without a person's bare words in an agent's span, where its calls told them with a context."""
@@ -164,7 +184,7 @@ class _Told:
             return
         if not self._looked:
             self._looked = True
-            for other in _with_text(self._path):
+            for other in with_text(self._path):
                 self._first(other)
         if (one or record.span) and self._first(record):
             yield from self._opening(session, record, place)
@@ -253,40 +273,10 @@ class _Told:
         yield from opening(self._seen, session, place, record.at, **about)
 
 
-def _is_tool(record: Record) -> bool:
-    return text_of(record.attributes.get("gen_ai.operation.name")) == "execute_tool"
-
-
-def _has_text(record: Record) -> bool:
-    """Whether it is a model call, or an event of one, with messages."""
-    if record.is_span:
-        return any(texts(record.attributes)) or any(map(_has_text, [*_listed(record), *record.events]))
-    if record.name == _DETAILS:
-        return any(texts(record.attributes))
-    if record.name in _IN_ATTRIBUTES:
-        return bool(record.attributes.get(_IN_ATTRIBUTES[record.name]))
-    return record.name in _ROLES and message_of_event(record, _ROLES[record.name]) is not None
-
-
-def _with_text(path: Path) -> Iterator[Record]:
-    """The records of a file that have messages; they may stand behind a span of the same call without."""
-    for found in records(path):
-        for record in exported(found[1]) if not isinstance(found, Quarantined) else ():
-            if record is not None and _has_text(record):
-                yield record
-
-
-def _listed(record: Record) -> list[Record]:
-    """Message events that a span has as one attribute of JSON, `events` (Logfire, Pydantic AI)."""
-    listed = record.attributes.get("events")
-    entries = list_of(parsed(listed.encode(errors="replace")) if isinstance(listed, str) else listed)
-    names = [(text_of(one.get("event.name")), one) for one in entries if isinstance(one, dict)]
-    return [event_of(record, name, one, record.at) for name, one in names if name in _ROLES]
-
-
 def _answer(record: Record, message: Message | None, parts: list[Message] | None = None) -> Answer:
     told = record.attributes
     first = number(told.get("gen_ai.response.time_to_first_chunk"))
+    alone = number(told.get("github.copilot.server_duration"))  # ms, without the tools that it asked for
     return Answer(
         message=message,
         parts=parts or [],
@@ -294,5 +284,5 @@ def _answer(record: Record, message: Message | None, parts: list[Message] | None
         span=record.span,
         model=first_text(told, *_MODEL) or braintrust.model(told),
         first_token_ms=first * 1000 if first is not None else None,  # seconds in the conventions
-        duration_ms=record.duration_ms,
+        duration_ms=record.duration_ms if alone is None else alone,
     )

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,10 +19,20 @@ import msgspec
 from cursorbench.sessions import otel_braintrust as braintrust
 from cursorbench.sessions import otel_vercel as vercel
 from cursorbench.sessions.chat import Message, message_of
-from cursorbench.sessions.otlp import Record
+from cursorbench.sessions.items import Quarantined
+from cursorbench.sessions.otlp import Record, event_of, exported
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
-from cursorbench.sessions.records import json_text
+from cursorbench.sessions.records import json_text, records
 
+DETAILS = "gen_ai.client.inference.operation.details"
+ROLES = {
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+    "gen_ai.choice": "assistant",
+}
+IN_ATTRIBUTES = {"gen_ai.content.prompt": "gen_ai.prompt", "gen_ai.content.completion": "gen_ai.completion"}
 LANGFUSE = "langfuse.observation.type"  # of each span of its SDK
 _INDEXED = {
     "prompt": re.compile(r"(?:gen_ai\.prompt|llm\.input_messages)\.([0-9]{1,4})\.(?:message\.)?(.+)"),
@@ -28,6 +40,7 @@ _INDEXED = {
         r"(?:gen_ai\.completion|llm\.output_messages)\.([0-9]{1,4})\.(?:message\.)?(.+)"
     ),
 }
+_PIECES = ("github-copilot", "chat")  # of whom the output's messages are the pieces of one answer
 _OF_RESPONSES = re.compile(r'\s*\{\s*"id"\s*:\s*"resp_')
 _CALL = re.compile(r"tool_calls\.([0-9]{1,4})\.(?:tool_call\.)?(?:function\.)?(id|name|arguments)")
 _OLDER = re.compile(r"gen_ai\.completion\.([0-9]{1,4})\.function_call\.(name|arguments)")
@@ -91,10 +104,12 @@ def answer_of(told: dict[str, Any], answers: list[Message]) -> tuple[Message | N
     """The answer, and the messages as which a later request has it again.
 
     Several are choices, of which the first was the answer; not of the Responses API, which has none: these
-    are its items (OpenLLMetry's of the Agents SDK, OpenInference's), each a message in the history.
+    are its items (OpenLLMetry's of the Agents SDK, OpenInference's), each a message in the history. Nor of
+    Copilot's command line, where each call is one.
     """
     whole_response = _OF_RESPONSES.match(text_of(told.get("output.value")))  # OpenInference's, of all APIs
     items = bool(whole_response) or text_of(told.get("gen_ai.response.id")).startswith("resp_")
+    items = items or (told.get("service.name"), told.get("gen_ai.operation.name")) == _PIECES
     if not answers or not (items or LANGFUSE in told):
         return (answers[0] if answers else None), []
     whole = _whole_of(answers) if items else answers[0]
@@ -239,3 +254,35 @@ def blocks(content: object) -> object:
 
 def _json(value: object) -> Any:
     return parsed(value.encode(errors="replace")) if isinstance(value, str) else None
+
+
+def is_tool(record: Record) -> bool:
+    """Whether it is a tool's span."""
+    return text_of(record.attributes.get("gen_ai.operation.name")) == "execute_tool"
+
+
+def _has_text(record: Record) -> bool:
+    """Whether it is a model call, or an event of one, with messages."""
+    if record.is_span:
+        return any(texts(record.attributes)) or any(map(_has_text, [*listed(record), *record.events]))
+    if record.name == DETAILS:
+        return any(texts(record.attributes))
+    if record.name in IN_ATTRIBUTES:
+        return bool(record.attributes.get(IN_ATTRIBUTES[record.name]))
+    return record.name in ROLES and message_of_event(record, ROLES[record.name]) is not None
+
+
+def with_text(path: Path) -> Iterator[Record]:
+    """The records of a file that have messages; they may stand behind a span of the same call without."""
+    for found in records(path):
+        for record in exported(found[1]) if not isinstance(found, Quarantined) else ():
+            if record is not None and _has_text(record):
+                yield record
+
+
+def listed(record: Record) -> list[Record]:
+    """Message events that a span has as one attribute of JSON, `events` (Logfire, Pydantic AI)."""
+    told = record.attributes.get("events")
+    entries = list_of(parsed(told.encode(errors="replace")) if isinstance(told, str) else told)
+    names = [(text_of(one.get("event.name")), one) for one in entries if isinstance(one, dict)]
+    return [event_of(record, name, one, record.at) for name, one in names if name in ROLES]

@@ -25,15 +25,19 @@ class Sessions:
 
     def __init__(self) -> None:
         self._of_trace: OrderedDict[str, str] = OrderedDict()
+        self._of_parent: OrderedDict[str, str] = OrderedDict()
         self._of_client: OrderedDict[str, str] = OrderedDict()
         self._of_talk: OrderedDict[bytes, str] = OrderedDict()
 
     def of(self, record: Record) -> str:
-        """As the record names it; else that of its trace."""
-        named = _named(record)
+        """As the record names it, else the last one beside it did, else of its trace; else the trace."""
+        named, below = _named(record), f"{record.trace} {record.parent}"
         if named and (client := vscode.conversation(record.attributes)):
             _keep(self._of_client, client, named)
-        return named or self._of_trace.get(record.trace, record.trace)
+        if named and record.trace:
+            _keep(self._of_trace, record.trace, named)
+            _keep(self._of_parent, below, named)
+        return named or self._of_parent.get(below) or self._of_trace.get(record.trace, record.trace)
 
     def of_client(self, conversation: str) -> str:
         """The session that a client calls by another id, which its spans have beside the session's."""

@@ -40,15 +40,19 @@ class Record(msgspec.Struct, kw_only=True):
     duration_ms: float | None = None
     trace: str = ""
     span: str = ""
+    parent: str = ""  # of a span
     failed: bool = False
     is_span: bool = False
     events: list[Record] = []
 
 
 def is_export(record: dict[str, Any]) -> bool:
-    """Whether a file's JSON object is an export, or a span, a log record or metrics of JavaScript's SDK."""
-    plain = isinstance(record.get("hrTime"), list) or isinstance(record.get("scopeMetrics"), list)
-    return plain or _is_plain(record) or any(isinstance(record.get(name), list) for name in ENVELOPES)
+    """Whether a file's JSON object is an export, a resource's part of one, or one record of JavaScript's SDK.
+
+    Java's exporter to a log writes a resource's spans or log records, without an envelope, on a line.
+    """
+    lists = (*ENVELOPES, "hrTime", "scopeMetrics", *(middle for _, middle, _ in _SIGNALS))
+    return _is_plain(record) or any(isinstance(record.get(name), list) for name in lists)
 
 
 def exported(export: dict[str, Any]) -> Iterator[Record | None]:
@@ -57,7 +61,8 @@ def exported(export: dict[str, Any]) -> Iterator[Record | None]:
         yield _plain(export) if isinstance(export.get("startTime"), list) else _plain_log(export)
         return
     for outer, middle, inner in _SIGNALS:
-        for resource in list_of(export.get(outer)):
+        alone = [] if outer in export or middle not in export else [export]
+        for resource in list_of(export.get(outer)) or alone:
             common = attributes_of(table_of(table_of(resource).get("resource")).get("attributes"))
             for scope in list_of(table_of(resource).get(middle)):
                 for record in list_of(table_of(scope).get(inner)):
@@ -138,6 +143,9 @@ def _span(span: dict[str, Any], common: dict[str, Any]) -> Record:
         duration_ms=float(end - start) if start is not None and end is not None and end >= start else None,
         failed=code in (2, "STATUS_CODE_ERROR"),
         is_span=True,
+        parent=text_of(span.get("parentSpanId"))
+        or text_of(span.get("parent_span_id"))
+        or text_of(table_of(span.get("parentSpanContext")).get("spanId")),
         **ids,
     )
     for event in filter(None, map(table_of, list_of(span.get("events")))):

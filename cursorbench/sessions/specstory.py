@@ -1,7 +1,7 @@
 """SpecStory transcripts: Markdown written of sessions in Cursor, Copilot, Claude Code, Codex and others.
 
 All generations: a comment or a heading `## SpecStory` first, or neither; headers with and without times;
-tools as `<tool-use>`, as `<details>` or as bare diffs. A
+tools as `<tool-use>`, behind a line with their name, as `<details>` or as bare diffs. A
 transcript may quote other transcripts; what stands in a tool's closed code block, and a header older than the
 session, is a quotation. `specstory_tools` reads the tool blocks. Calls have no ids in these logs: theirs is
 their ordinal.
@@ -18,6 +18,7 @@ from cursorbench.sessions import specstory_cursor, specstory_stops, spoken
 from cursorbench.sessions.items import AgentTurn, Place, Quarantined, Read, SessionStart
 from cursorbench.sessions.reading import text_lines
 from cursorbench.sessions.seen import Seen
+from cursorbench.sessions.specstory_begins import HEADS, is_tag, mode_of, tool_of
 from cursorbench.sessions.specstory_head import Header, Known, header_of, is_transcript
 from cursorbench.sessions.specstory_tools import Call, items_of, old_tool
 from cursorbench.sessions.transcript import Fence, Once, Text, trimmed
@@ -25,11 +26,8 @@ from cursorbench.sessions.transcript import Fence, Once, Text, trimmed
 KIND = "specstory"
 
 _DAY = 86_400_000
-_HEADS = ("_**", "_\\*")  # how the headers of turns begin
 _MESSAGE = re.compile(r"^<!-- message-id: (\S+) -->\s*$")
-_TOOL = re.compile(r'^<tool-use data-tool-type="([^"]*)" data-tool-name="([^"]*)"[^>]*>')
 _SUMMARY = re.compile(r"^\s*(?:<details>)?\s*<summary>(.*)$")
-_READ = re.compile(r"^Read file: \S.*$")
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -55,7 +53,7 @@ class _Reader:
         self.head: Header | None = None
         self.text, self.thinking = Text(), Text()
         self.call: Call | None = None
-        self.body, self.mode = Text(), ""  # "", "think", "tool", "details", "diff"
+        self.body, self.mode = Text(), ""  # "", "think", "tool", "named", "details", "diff"
         self.fence: Fence | None = None
         self.calls, self.sidechain = 0, False
         self.last, self.again = "", False  # the message's last call; whether a block may show it once more
@@ -85,7 +83,7 @@ class _Reader:
             yield Quarantined(Place(str(self.path)), "no header of a turn")
 
     def _line(self, place: Place, line: str) -> Iterator[Read]:
-        head = header_of(line, place, self.known.session) if line.startswith(_HEADS) else None
+        head = header_of(line, place, self.known.session) if line.startswith(HEADS) else None
         if head and self._counts(head):
             yield from self._end_turn()
             yield from self._begin(head)
@@ -119,10 +117,10 @@ class _Reader:
 
     def _in_text(self, place: Place, line: str) -> Iterator[Read]:
         assert self.head is not None
-        if self.before.startswith(_HEADS) and not self.text.lines and (found := _MESSAGE.match(line)):
+        if self.before.startswith(HEADS) and not self.text.lines and (found := _MESSAGE.match(line)):
             self.head.id = found[1]
             return
-        if self.fence is not None and not (self.before == "---" and _TOOL.match(line)):
+        if self.fence is not None and not (self.before == "---" and is_tag(line)):
             if self.fence.closed_by(line):
                 self.fence = None
             self.text.add(line)
@@ -135,18 +133,7 @@ class _Reader:
 
     def _opens(self, line: str, number: int) -> str:
         """The mode that a line of an agent's text begins."""
-        if _TOOL.match(line):
-            return "tool"
-        if line.startswith("<think>") and self.known.closings.of_tag("</think>", number - 1):
-            return "think"
-        if line.startswith("<details>") and self.known.closings.of_tag("</details>", number):
-            return "details"
-        first = self.before == "---" or self.before.startswith(_HEADS)  # of a turn, or of a part of one
-        if self.known.tagged or not (first or self.after_diff):
-            return ""
-        if line == "```diff" and self.known.closings.of_fence(Fence("`", 3), number):
-            return "diff"
-        return "read" if _READ.match(line) else ""
+        return mode_of(line, number, self.known, self.before, after_diff=self.after_diff)
 
     def _open(self, place: Place, line: str) -> Iterator[Read]:
         mode = self._opens(line, place.line)
@@ -165,15 +152,13 @@ class _Reader:
         if not self.again:
             yield from self._said()
         self.fence = None
-        name, kind = {"diff": ("edit", "write"), "read": ("read_file", "read")}.get(mode, ("", ""))
-        if found := _TOOL.match(line):
-            kind, name = found[1], found[2]
+        name, kind = tool_of(mode, line)
         self.call, self.body = self._call(place, name, kind, line if mode == "read" else ""), Text()
         self.mode = mode
         if mode == "diff":
             self.fence = Fence("`", 3, "diff")
             self.body.add(line)
-        elif mode == "read" or not self.known.closings.of_tag("</tool-use>", place.line):
+        elif mode == "read" or (mode == "tool" and not self.known.closings.of_tag("</tool-use>", place.line)):
             self.call.finished = mode == "read"
             yield from self._done()
 
@@ -191,7 +176,7 @@ class _Reader:
 
     def _in_tool(self, place: Place, line: str) -> Iterator[Read]:
         assert self.call is not None
-        strict = self.fence is not None and not self._mistaken(self.fence)
+        strict = self.fence is not None and self.fence.length > 3  # in three nothing was escaped
         if self.mode == "diff":
             self.body.add(line)
             if self.fence is not None and self.fence.closed_by(line):
@@ -200,17 +185,14 @@ class _Reader:
             yield from self._done()
         elif self.mode == "details" and self.fence is None and line.startswith("</details>"):
             yield from self._end_details(line)
-        elif self.fence is None and self.mode == "tool" and _TOOL.match(line):
+        elif self.fence is None and self.mode == "tool" and is_tag(line):
             self.call.finished = False
             yield from self._done()
             yield from self._open(place, line)
+        elif self.fence is None and self.mode == "named" and (line == "---" or self._opens(line, place.line)):
+            yield from self._end_named(place, line)
         else:
             self._inside(place, line)
-
-    def _mistaken(self, fence: Fence) -> bool:
-        """Whether a tool's end also ends this block: old writers did not escape what they fenced."""
-        empty = self.body.lines[-1:] == [self.before] and Fence.opened_by(self.before) == fence
-        return empty or (fence.length == 3 and self.before == "</details>")
 
     def _inside(self, place: Place, line: str) -> None:
         assert self.call is not None
@@ -230,10 +212,21 @@ class _Reader:
         assert self.call is not None
         self.call.summary = text.partition("</summary>")[0].strip() or " "
 
+    def _end_named(self, place: Place, line: str) -> Iterator[Read]:
+        """A `---`, or a thought; `<details>` go on to their own end."""
+        if self._opens(line, place.line) == "details" and not trimmed(self.body.lines):
+            self.mode = "details"
+            self._inside(place, line)
+            return
+        yield from self._done()
+        if line != "---":
+            yield from self._open(place, line)
+
     def _end_details(self, line: str) -> Iterator[Read]:
         """`<details>` without a tool's tag is a tool of an old generation, or part of the answer."""
         assert self.call is not None
-        if not (tool := old_tool(self.call.summary)):
+        own = (self.call.name, self.call.type) if self.call.name else None
+        if not (tool := own or old_tool(self.call.summary)):
             for said in [*self.body.lines, line]:
                 self.text.add(said)
             self.mode, self.call = "", None

@@ -30,6 +30,7 @@ _TITLE = re.compile(r"^# (?:.*\()?(\d{4}-\d\d-\d\d[^()]*)\)?\s*$")
 _FIRST_TITLE = re.compile(  # of the first versions: the writer's own clock, as en-US writes it
     r"^## .*\((\d{1,2})/(\d{1,2})/(\d{4}), (\d{1,2})(:\d\d:\d\d)\s([AP])M\)\s*$"
 )
+NAMED = re.compile(r"^Tool use: \*\*([^*]{1,200})\*\*\s*$")  # a call's first line, in autumn 2025
 _TAGS = ("</tool-use>", "</think>", "</details>")
 
 
@@ -73,18 +74,31 @@ def header_of(line: str, place: Place, session: str) -> Header | None:
 class Known:
     """What one look over the file tells: the session's name, agent and start, and what is closed at all.
 
-    `tagged`: tools have tags of their own, so a bare diff is part of an answer.
+    The session starts with its first turn, where that is older than the heading, as of Cursor's in 2025.
+
+    `tagged`: tools have tags of their own, so a bare diff is part of an answer. `endless`: the lines where
+    `<details>` begin that have no end before the next call, as a patch's in autumn 2025.
     """
 
     def __init__(self, path: Path) -> None:
         self.session, self.agent = path.stem, ""
         self.start: int | None = None
         self.closings, self.tagged = Closings(), False
-        begun = False
+        self.endless: set[int] = set()
+        begun, details = False, 0
         for place, line in text_lines(path):
             self.closings.note(place.line, line, _TAGS)
             self.tagged = self.tagged or line.startswith("<tool-use ")
-            begun = begun or bool(_HEADER.match(line))
+            if line.startswith("<details>"):
+                details = place.line
+            elif line.startswith("</details>"):
+                details = 0
+            elif details and NAMED.match(line):
+                self.endless.add(details)
+                details = 0
+            if not begun and (found := _HEADER.match(line)):
+                begun, first = True, _split(found[3] or "")[1]
+                self.start = min(self.start, first) if self.start and first else self.start
             if not begun:
                 self._beginning(line)
 

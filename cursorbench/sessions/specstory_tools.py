@@ -15,6 +15,7 @@ import msgspec
 
 from cursorbench.sessions import specstory_cursor as cursor
 from cursorbench.sessions import specstory_gemini as gemini
+from cursorbench.sessions import specstory_vscode as vscode
 from cursorbench.sessions.calls import changes_of_patch, edits
 from cursorbench.sessions.items import Commit, Edit, Outcome, Place, Read, Status, ToolEnd, ToolUse
 from cursorbench.sessions.specstory_gemini import Block
@@ -164,13 +165,15 @@ def items_of(call: Call) -> Iterator[Read]:
     """The call, what it changes, and its end."""
     blocks, text = blocks_of(call.body)
     own: dict[str, Any] = {"session": call.session, "at": call.at, "place": call.place}
-    command = _command(call, blocks, text)
+    shown = vscode.told(blocks)
+    command = _command(call, blocks, text) or unescaped(shown.command)
     arguments = msgspec.json.encode({"command": command}).decode() if command else ""
     yield ToolUse(id=call.id, name=call.name, model=call.model, arguments=arguments, **own)
     result = blocks[-1].text if blocks and (call.type != "shell" or len(blocks) > 1 or "`" in text) else text
     if told := _OUTPUT.search(text):
         result = told[1]
-    outcome, reason = _outcome(result, text)
+    result = result if shown.output is None else unescaped(shown.output)
+    outcome, reason = (shown.outcome, "") if shown.outcome else _outcome(result, text)
     if call.agent == gemini.AGENT:
         given, blocks = gemini.result_of(blocks, text), [gemini.asked(block) for block in blocks]
         call.finished = call.finished and not gemini.is_open(call.name, given)

@@ -85,13 +85,18 @@ def invocations(request: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
+def refused(shown: dict[str, Any]) -> bool:
+    """Whether a person did not allow a call, as its confirmation tells."""
+    confirmed = shown.get("isConfirmed")
+    answer = confirmed.get("type") if isinstance(confirmed, dict) else confirmed
+    return answer is False or (answer is not True and answer in (_DENIED, _SKIPPED))
+
+
 def end_of(given: str | None, shown: dict[str, Any] | None) -> tuple[Outcome, str] | None:
     """How a call ended, with its text; None where that is not told."""
     about = shown or {}
-    confirmed = about.get("isConfirmed")
-    answer = confirmed.get("type") if isinstance(confirmed, dict) else confirmed
     text = given or ""
-    if answer is False or (answer is not True and answer in (_DENIED, _SKIPPED)) or text.startswith(_SKIP):
+    if refused(about) or text.startswith(_SKIP):
         return "rejected", text
     if given is None and about.get("isComplete") is not True:
         return None

@@ -33,6 +33,19 @@ def test_names_that_another_history_has(git: Git) -> None:
     assert (got.kept, got.reason) == ({}, "the history has no file of this name")
 
 
+def test_files_written_whole_that_the_log_does_not_name_are_not_one(git: Git) -> None:
+    taken(git)
+    git.commit(LATE, {})
+    whole = [
+        change(None, text(f"def {name}(): pass"), path="", session="s")
+        for name in ("unheard_of", "unseen_by")
+    ]
+    got = git.follow(*whole)
+    assert [(one.kept, one.superseded, one.reason) for one in got] == [
+        ({}, 0, "no commit took it, and the log names no file")
+    ] * 2
+
+
 def test_the_text_at_a_horizon(git: Git) -> None:
     taken(git)
     git.commit(2 * HOUR, {"a.py": None, "c.py": NEW + "# more\n"})

@@ -245,6 +245,19 @@ def test_a_history_that_lost_its_trailing_blanks(tmp_path: Path) -> None:
     assert found[1].text == "go\non"
 
 
+def test_a_history_whose_paragraphs_lost_the_blanks_at_their_ends(tmp_path: Path) -> None:
+    """A formatter's: within a paragraph Aider's lines keep them. A heading in an answer is not typed."""
+    text = START + ABOUT + "\n#### /add a.py  \n\n> Added a.py to the chat  \n\n#### go  \n\n"
+    text += f"> Repo-map: off  \n\nYes.\n\n#### 1. a.py\n\n{BLOCK}\n> Tokens: 1 sent  \n"
+    text += "> Applied edit to a.py  \n\n"
+    text += "#### more  \n\nNo.\n\n> Tokens: 1 sent  \n"
+    found = items(tmp_path, text.replace("  \n\n", "\n\n"))
+    said = [item.text for item in found if isinstance(item, UserTurn | AgentTurn)]
+    assert said[:2] + said[3:] == ["/add a.py", "go", "more", "No."]
+    assert said[2].startswith("Yes.\n\n#### 1. a.py")
+    assert [item.status for item in found if isinstance(item, Edit)] == ["applied"]
+
+
 FAILED = (
     "> The LLM did not conform to the edit format.  \n"
     "> # 1 SEARCH/REPLACE block failed to match!\n\n"

@@ -218,6 +218,15 @@ def test_older_patch_event_shapes(path: Path) -> None:
         ('{"output":"no","metadata":{"exit_code":1,"duration_seconds":0.0}}', "error", ["proposed"]),
         ({"content": "bad", "success": False}, "error", ["proposed"]),
         ("apply_patch verification failed: no such line", "error", ["proposed"]),
+        ('error: Failed to find expected lines ["x"] in /w/a.py', "error", ["proposed"]),
+        ("error: Failed to read file to update /w/a.py: No such file", "error", ["proposed"]),
+        ("error: invalid hunk at line 3, 'x' is not a valid hunk header", "error", ["proposed"]),
+        ("error: invalid patch: The last line of the patch must be '*** End Patch'", "error", ["proposed"]),
+        (
+            "patch rejected: writing outside of the project; rejected by user approval settings",
+            "error",
+            ["proposed"],
+        ),
         (f"exec_command failed: {NO}", "rejected", ["proposed", "rejected"]),
         (f"exec_command failed for `sh -c '{'x' * 300}'`: {NO}", "rejected", ["proposed", "rejected"]),
         (

@@ -290,16 +290,24 @@ def test_a_line_is_read_no_further_than_readers_read_one(
         ),
         (".aider.chat.history.md", AIDER, "aider"),
         ("prompt.txt", "read this log:\n", "entire"),
+        ("docs.md", "# How logs look\n\nLike this:\n\n", None),
+        ("test_logs.py", "import json\n\n\ndef test_it():\n    log = \n", None),
     ],
 )
-def test_a_text_that_quotes_lines_of_another_log(tmp_path: Path, name: str, begins: str, kind: str) -> None:
-    """A log of JSON is known by any line of its beginning; a transcript may be about one."""
+def test_a_text_that_quotes_lines_of_another_log(
+    tmp_path: Path, name: str, begins: str, kind: str | None
+) -> None:
+    """A log of JSON is known by any line of its beginning; a transcript, or a program, may be about one."""
     quoted = {"type": "user", "uuid": "u", "parentUuid": None, "sessionId": "s", "message": {"content": "hi"}}
     rollout = {"timestamp": "2026-01-02T03:04:05Z", "type": "event_msg", "payload": {"type": "token_count"}}
     (tmp_path / "metadata.json").write_text(DOCUMENTS["entire/metadata.json"])
-    for line in (quoted, rollout):
-        (tmp_path / name).write_text(f"{begins}```\n{json.dumps(line, separators=(',', ':'))}\n```\n")
+    for line, own in ((quoted, "claude-code"), (rollout, "codex")):
+        told = json.dumps(line, separators=(",", ":"))
+        (tmp_path / name).write_text(f"{begins}```\n{told}\n```\n")
         assert kinds.kind_of(tmp_path / name) == kind
+        for torn in ('{"type":"system"}', 'ssage":{}}', "\0\0"):
+            (tmp_path / "torn.jsonl").write_text(f"{torn}\n\n{told}\n")
+            assert kinds.kind_of(tmp_path / "torn.jsonl") == own
 
 
 @pytest.mark.parametrize("indent", [None, 2])

@@ -243,6 +243,9 @@ def test_a_pretty_document_and_snake_case(tmp_path: Path) -> None:
     path.write_text(json.dumps(span(chat([ASK], [DONE], "r1")), indent=2))
     assert otel.recognises(path, path.read_bytes())
     assert len(list(otel.read(path, Seen()))) == 3
+    (alone,) = span(chat([ASK], [DONE], "r1"))["resourceSpans"]  # as Java's exporter writes it to a log
+    assert otel.recognises(path, json.dumps(alone).encode())
+    assert [one.agent for one in read(path, alone) if isinstance(one, SessionStart)] == ["app"]
     snake = {
         "resource_spans": [{"scope_spans": [{"spans": [{"trace_id": "t", "attributes": attributes(CHAT)}]}]}]
     }

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cursorbench.sessions.items import AgentTurn, Edit, Interrupt, ToolEnd, ToolUse
+from cursorbench.sessions.items import AgentTurn, Commit, Edit, Interrupt, ToolEnd, ToolUse, UserTurn
 from cursorbench.sessions.seen import Seen
 from tests.cursorbench.sessions.test_specstory import items, tool
 
@@ -139,6 +139,51 @@ def test_what_geminis_edits_came_to(tmp_path: Path) -> None:
     assert ends == ["rejected", "interrupted", "error", "ok", "ok"]
 
 
+def test_a_block_that_was_not_escaped_ends_with_its_tool(tmp_path: Path) -> None:
+    """Copilot IDE's: the end of the code in a prompt ends the prompt, whose own end opens a block."""
+    prompt = "\n**Input:**\n\n- prompt:\n\n```\nbake\n```json\n{}\n```\nand eat\n```\n\n"
+    task = tool("runSubagent", prompt, "generic") + "_**Agent (m)**_\n\n"
+    made = tool("create_file", prompt.replace("prompt", "content") + "- filePath: `/w/a.md`\n", "generic")
+    found = items(tmp_path, AGENT + task + made + "_**User**_\n\nthanks\n")
+    assert [one.name for one in found if isinstance(one, ToolUse)] == ["runSubagent", "create_file"]
+    assert [one.text for one in found if isinstance(one, UserTurn)] == ["bake it", "thanks"]
+
+
+def test_what_the_tables_of_vs_code_tell(tmp_path: Path) -> None:
+    """Of Copilot's calls, by SpecStory's extension: a terminal's command and its end, a person's no."""
+
+    def shown(name: str, asked: dict[str, Any], result: dict[str, Any]) -> str:
+        tables = {"Parameters:": asked, "Additional data:": {"isHidden": False}, "Result:": result}
+        body = "".join(f"\n{head}\n\n```json\n{json.dumps(one)}\n```\n" for head, one in tables.items())
+        return tool(name, f"{body}Status: **completed**\n", "unknown")
+
+    def ran(command: str, output: str, **state: int) -> str:
+        asked = {"kind": "terminal", "commandLine": {"original": command}, "terminalCommandState": state}
+        asked["terminalCommandOutput"] = {"text": output}
+        return shown("run_in_terminal", asked, {"isConfirmed": {"type": 4}})
+
+    calls = [
+        ran("git commit -m x &amp;&amp; ls", "[main abcdef1] x", exitCode=0),
+        ran("make", "no rule", exitCode=2),
+        ran("sleep 9 &amp;", "", timestamp=5),
+        shown("copilot_createFile", {}, {"isConfirmed": {"type": 0}}),
+        shown("copilot_findFiles", {}, {"isConfirmed": {"type": 1}, "resultDetails": {"isError": True}}),
+    ]
+    found = items(tmp_path, AGENT + "".join(calls))
+    assert [one.arguments for one in found if isinstance(one, ToolUse)] == [
+        '{"command":"git commit -m x && ls"}',
+        '{"command":"make"}',
+        '{"command":"sleep 9 &"}',
+        "",
+        "",
+    ]
+    ends = [(one.outcome, one.text) for one in found if isinstance(one, ToolEnd)]
+    assert ends[:3] == [("ok", "[main abcdef1] x"), ("error", "no rule"), ("ok", "")]
+    assert [outcome for outcome, _ in ends[3:]] == ["rejected", "error"]
+    assert [one.sha for one in found if isinstance(one, Commit)] == ["abcdef1"]
+    assert [one.status for one in found if isinstance(one, Edit)] == ["rejected"]
+
+
 def test_how_commands_ended(tmp_path: Path) -> None:
     """Gemini's said no error and were one; Antigravity's failed and were none."""
     shell = "Result:\n```text\nCommand: ls\nOutput: (empty)\nError: (none)\nExit Code: {}\n```"
@@ -252,3 +297,40 @@ def test_where_a_person_stopped_cursor(tmp_path: Path) -> None:
     ]  # fmt: skip
     others = items(tmp_path, GEMINI + text, "other.md")
     assert not [one for one in others if isinstance(one, Interrupt)]
+
+
+def test_calls_below_a_line_with_their_tools_name(tmp_path: Path) -> None:
+    """As SpecStory's extension wrote Cursor's in September and October 2025; a patch's block has no end."""
+    blocks = [
+        "Tool use: **read_file**\n\nRead file: a.py",
+        "Tool use: **todo_write**\n\n## Todo List\n\n- [x] bake\n- [ ] eat",
+        "Tool use: **run_terminal_cmd**\n\n```bash\ngit commit -m x\n```\n\n```\n---\n[main abcdef1] x\n```",
+        "Tool use: **mcp_bake**\n\n<details>\n     <summary>MCP tool call</summary>\n\n*Result*:\nyes?\n\n"
+        "---\n\nmore\n</details>",
+        "Tool use: **apply_patch**\n\n<details>\n   <summary>Apply patch for /w/a.py</summary>\n\n```diff\n"
+        "*** Begin Patch\n*** Update File: /w/a.py\n@@\n-a\n+b\n*** End Patch\n```",
+        "Between.",
+        "Tool use: **search_replace**\n\n\n<details><summary>Edit file: b.py</summary>\n\n**Chunk 1**\n\n"
+        "```diff\n@@ -1,1 +1,1 @@\n- a\n+ b\n```\n\n</details>",
+        "Tool use: **write**",
+        "<think>\nTool use: **grep**\n</think>",
+        "It says:\nTool use: **grep**\nDone.",
+    ]
+    text = HEAD + "_**Assistant**_\n\n" + "\n\n---\n\n".join(blocks)
+    found = items(tmp_path, text + "\n\n---\n\n_**User**_\n\nthanks\n")
+    calls = [(one.name, one.arguments) for one in found if isinstance(one, ToolUse)]
+    assert calls == [
+        ("read_file", ""),
+        ("todo_write", ""),
+        ("run_terminal_cmd", '{"command":"git commit -m x"}'),
+        ("mcp_bake", ""),
+        ("apply_patch", ""),
+        ("search_replace", ""),
+        ("write", ""),
+    ]
+    assert [one.outcome for one in found if isinstance(one, ToolEnd)] == ["ok"] * 7
+    changed = [(one.path, one.after, one.diff) for one in found if isinstance(one, Edit)]
+    assert changed == [("/w/a.py", None, "@@\n-a\n+b\n"), ("b.py", None, "@@ -1,1 +1,1 @@\n-a\n+b")]
+    said = [(one.text, one.thinking) for one in found if isinstance(one, AgentTurn)]
+    assert said == [("Between.", ""), ("It says:\nTool use: **grep**\nDone.", "Tool use: **grep**")]
+    assert [one.sha for one in found if isinstance(one, Commit)] == ["abcdef1"]
