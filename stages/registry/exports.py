@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func
 from sqlmodel import col, select
 
 from stages import locks
+from stages.registry import order
 from stages.registry.models import EventRow
 from stages.registry.states import record
 
@@ -49,7 +49,7 @@ class Export:
     folder: str
     partial: str
     there: bool
-    seq: int  # of the event with which it began: what came first no clock tells, which may have been set
+    seq: int  # of the event with which it began (`order.py`)
 
 
 def begin(
@@ -90,10 +90,8 @@ def of_user(store: Store, user: str) -> list[Export]:
 
 def before(store: Store, run_id: str, found: Sequence[Export]) -> bool:
     """Whether any of these exports had begun when the run did."""
-    query = select(func.min(EventRow.seq)).where(EventRow.entity == "run", EventRow.entity_id == run_id)
-    with store.read() as session:
-        began = session.exec(query).one()
-    return began is not None and any(one.seq < began for one in found)
+    began = order.began(store, "run", run_id)
+    return any(one.seq < began for one in found)
 
 
 def lock_of(store: Store, export_id: str) -> Path:
