@@ -86,6 +86,10 @@ def of_system(error: OSError) -> RtrlError | None:
         return DependencyDownError(f"the disk is full ({text})", hint="free space (`rtrl gc`) and run again")
     if error.errno == errno.EPIPE:
         return DependencyDownError(f"a process that this one wrote to has ended ({text})", hint="run again")
+    if error.errno == errno.EXDEV:
+        return DependencyDownError(
+            text, hint="`store` and `spool` lie on one disk each: link the whole folder, no part of it"
+        )
     if error.errno in _UNSUITABLE:
         return UsageError(text, hint="name a path of the right kind, in a folder that is there")
     return DependencyDownError(text, hint="check its permissions and its mount, and run again")

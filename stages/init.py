@@ -20,7 +20,7 @@ from stages import locks
 from stages.errors import InputMissingError, RtrlError, UsageError
 from stages.registry import ballast
 from stages.stage import Artifact, Output
-from stages.workspace import SETTINGS_FILE, Workspace, require_utf8
+from stages.workspace import SETTINGS_FILE, Workspace, require_suitable
 
 KEY_NAME = "default"
 FOLDER = "rtrl-init-"  # what the names of its temporary folders begin with
@@ -180,8 +180,7 @@ def _alone(root: Path) -> Iterator[None]:
 
     Raises LockedError (exit 11), or UsageError where no workspace can be: nothing is left there then.
     """
-    workspace = Workspace(root.expanduser().resolve())
-    require_utf8(workspace.root)
+    workspace = Workspace(require_suitable(root.expanduser().resolve()))
     path = workspace.run_dir / "init.lock"
     with locks.hold(path, what=f"init of {root}", hint=locks.RUN_AGAIN):
         yield

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SETTINGS_FILE = "rtrl.toml"
 PATH_VARIABLE = "RTRL_WORKSPACE"
+LONGEST_PATH = 430  # bytes: SQLite's 504 without debug/RUN-HHMMSSffffff/registry.db
 
 
 def private(folder: Path) -> Path:
@@ -35,12 +36,19 @@ def private(folder: Path) -> Path:
     return folder
 
 
-def require_utf8(root: Path) -> None:
-    """Raise UsageError for a workspace's path that is none."""
+def require_suitable(root: Path) -> Path:
+    """The path of a workspace; UsageError where no artifact could be written in it, or no database opened."""
     try:
-        str(root).encode()
+        length = len(str(root).encode())
     except UnicodeEncodeError as error:
         raise UsageError(f"the path {root} is no UTF-8", hint="name another folder") from error
+    if length > LONGEST_PATH:
+        raise UsageError(
+            f"the path {str(root)[:40]}... has {length} bytes: SQLite opens no database in one of more than "
+            f"{LONGEST_PATH}",
+            hint="name, or move the workspace to, a folder with a shorter path",
+        )
+    return root
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,7 @@ class Workspace:
 
         Raises:
             StoreError: (exit 10) there is none.
+            UsageError: (exit 2) its path is no UTF-8, or too long; it was moved there.
         """
         named = start or (Path(os.environ[PATH_VARIABLE]) if os.environ.get(PATH_VARIABLE) else None)
         if named is not None:
@@ -72,7 +81,7 @@ class Workspace:
             candidates = [here, *here.parents]
         for folder in candidates:
             if (folder / SETTINGS_FILE).is_file():
-                return cls(folder, tuple(overrides))
+                return cls(require_suitable(folder), tuple(overrides))
         raise StoreError(
             f"no workspace at {candidates[0]}" + ("" if named else " or above it"),
             hint="make one with `rtrl init PATH --tiny`, or name one with -w PATH",
@@ -85,14 +94,13 @@ class Workspace:
         The settings file is written last, so that a half-made folder is no workspace.
 
         Raises:
-            UsageError: (exit 2) there is a workspace already, the settings are not valid, or the path is no
-                UTF-8, as which libraries that write artifacts take it.
+            UsageError: (exit 2) there is a workspace already, the settings are not valid, or the path is too
+                long or no UTF-8, as which libraries that write artifacts take it.
         """
         from stages.config import Settings
         from stages.registry.migrate import create_store
 
-        root = root.expanduser().resolve()
-        require_utf8(root)
+        root = require_suitable(root.expanduser().resolve())
         if (root / SETTINGS_FILE).exists():
             raise UsageError(f"{root} is a workspace already", hint="name another folder")
         Settings.parse(settings_toml, source=SETTINGS_FILE)

@@ -21,12 +21,13 @@ from evals.ab.arms import Users
 from stages import schemas, tables
 from stages.ab.config import GUARDS, METRICS
 from stages.ab.counted import Columns, Counted, is_key, joined, of_many, weights_of
-from stages.ab.past import Past, experiences_before, past_of, values_of
+from stages.ab.past import Past, past_of, values_of
 from stages.collect.run import CollectStage
 from stages.distill.run import DistillStage
 from stages.errors import InconclusiveError, InputMissingError, RtrlError
 from stages.gateway.arms import assigned
 from stages.records import CANARY, HOLDBACK, LIVE
+from stages.registry import order
 from stages.registry.deployments import Deployment
 from stages.registry.holdbacks import Holdback, holdback_of
 from stages.registry.scratch import passing_scratch
@@ -45,6 +46,7 @@ SIGNALS = {
     "ask_rate": "clarified",
     "edit_rate": "edited",
 }
+EXPERIENCES = 8  # of earlier cycles that are read, newest first
 _ANY_LAG = 1 << 30
 _NAMES = ("episode_id", "key_id", "user", *SIGNALS.values())
 
@@ -82,7 +84,7 @@ def observe(
         read, counted = _both(workspace, scratch, ARMS, live, lag, progress)
         past: Past = {}
         if workspace.settings.ab.cuped:
-            past = _past(store, line, canary.created_at, read[0], opened, counted)
+            past = _past(store, line, order.began(store, "deployment", canary.id), read[0], opened, counted)
     salt, share, held = canary.salt, float(canary.data["canary"]["share"]), holdback_of(store, line)
     seen = []
     for (episodes, columns), mine in zip(read, (False, True), strict=True):
@@ -103,7 +105,7 @@ def observe_holdback(
         read, counted = _both(workspace, scratch, (HOLDBACK, LIVE), anchor, _ANY_LAG, progress)
         past: Past = {}
         if workspace.settings.ab.cuped:
-            past = _past(store, held.line, held.at, read[1], held.opened_seq, counted)
+            past = _past(store, held.line, held.event, read[1], held.opened_seq, counted)
     seen = []
     for (episodes, columns), mine in zip(read, (True, False), strict=True):
         own = _of_users(columns, held.salt, held.share, chosen=mine)
@@ -152,17 +154,17 @@ class _Episodes:
 def _past(
     store: Store,
     line: str,
-    moment: str,
+    event: int,
     live: tuple[_Episodes, Columns],
     opened: int,
     counted: Counted,
 ) -> Past:
-    """The users' figures from before: of this window, and of the experience that was there at `moment`."""
+    """The users' figures from before: of this window, and of the experience made before the `event`."""
     episodes, columns = live
     settled = episodes.settled_before(opened)
     rows = [row for row, episode in enumerate(columns["episode_id"]) if episode in settled]
     parts: list[Columns] = [{name: [values[row] for row in rows] for name, values in columns.items()}]
-    for digest in experiences_before(store, line, moment):
+    for digest in order.made_before(store, "experience", line, event, limit=EXPERIENCES):
         try:
             parts.append(counted.of(_columns(store.resolve(digest))))
         except RtrlError:  # a damaged one, or without these columns: what is not known explains nothing

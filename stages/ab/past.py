@@ -16,9 +16,7 @@ import numpy as np
 
 from evals.ab.arms import Users
 from stages.ab.counted import Columns
-from stages.registry.store import Store
 
-EXPERIENCES = 8  # of earlier cycles that are read, newest first
 Past = Mapping[str, Mapping[str, float]]  # metric -> user (`counted.py`) -> mean over the user's episodes
 
 
@@ -50,12 +48,6 @@ def past_of(parts: Iterable[Columns], signals: Mapping[str, str]) -> Past:
         metric: {user: sum(values) / len(values) for user, values in users.items()}
         for metric, users in sums.items()
     }
-
-
-def experiences_before(store: Store, line: str, moment: str) -> list[str]:
-    """Digests of the line's experience made before `moment` (as the registry writes times), newest first."""
-    found = (each.digest for each in store.all_of("experience", line) if each.created_at < moment)
-    return [digest for digest, _ in zip(found, range(EXPERIENCES), strict=False)]
 
 
 def known_before(arm: Users) -> int:

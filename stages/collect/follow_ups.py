@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.collect.scan import EVENT_CODE, Bools, Ints, Scan
+from stages.collect.steady import set_back
 from stages.parts import CUT, LOST
 from stages.records import ANOTHER_ANSWER
 
@@ -30,7 +31,9 @@ def follow_ups(scan: Scan, first_row: Ints, last_row: Ints, readable: Bools) -> 
     if not n:
         return found
     chat = np.asarray(pc.equal(scan.generations["api"], "chat"), dtype=np.bool_)[first_row]
-    order = np.lexsort((scan.g_at, scan.g_session))  # of one time in capture order
+    early, wall = set_back(scan), np.asarray(scan.generations["wall"], dtype=np.int64)
+    came = np.where(scan.g_at == wall, scan.g_at + early, scan.g_at)
+    order = np.lexsort((came, scan.g_session))  # of one time in capture order
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     last = np.full(n, -1)
@@ -50,7 +53,7 @@ def follow_ups(scan: Scan, first_row: Ints, last_row: Ints, readable: Bools) -> 
         | (found < 0)
         | ~readable[found]
         | _again(scan, last_row, found)
-        | _early(scan, order[last], found)
+        | _early(scan, wall + early, order[last], found)
     )
     return np.where(none, -1, found)
 
@@ -71,12 +74,12 @@ def _gone_back(scan: Scan, rows: Ints, found: Ints) -> Ints:
     return result
 
 
-def _early(scan: Scan, asked: Ints, follow_up: Ints) -> Bools:
+def _early(scan: Scan, came: Ints, asked: Ints, follow_up: Ints) -> Bools:
     """Whether `follow_up` [E] came before the answer to what was `asked` last [E] was there to be read.
 
     Who stops an answer and asks anew has read what there was of it: its end is told some instants later.
+    `came` is when each request did, in whole ms, [G].
     """
-    came = np.asarray(scan.generations["wall"], dtype=np.int64)  # in whole ms
     complete = came + np.asarray(scan.generations["duration_ms"], dtype=np.float64)
     early: Bools = (came[follow_up] + 1 < complete[asked]) & ~_cut(scan)[asked]
     return early

@@ -83,8 +83,7 @@ def find(store: Store, user: str) -> Holdings:
             if held.generations or held.events or held.episodes:
                 found.artifacts.append(held)
     found.exports = exports.of_user(store, user)
-    first_export = min((one.at for one in found.exports), default="")
-    found.checkpoints = _learned(store, episodes, known, first_export)
+    found.checkpoints = _learned(store, episodes, known, found.exports)
     found.training = [
         run.id
         for run in store.runs("train", OPEN, limit=1_000)
@@ -120,18 +119,17 @@ def _of_user(path: Path, user: str, columns: list[str]) -> Iterator[dict[str, An
 
 
 def _learned(
-    store: Store, episodes: dict[str, set[str]], known: set[str], first_export: str
+    store: Store, episodes: dict[str, set[str]], known: set[str], exported: list[Export]
 ) -> list[Learned]:
     """Checkpoints of runs that trained on the user's episodes, and all that descend from them.
 
-    Who trained elsewhere and did not say on what may have had what was exported; `first_export` is when
-    the user's data first was, "" for never.
+    Who trained elsewhere and did not say on what may have had what of the user's was `exported` before.
     """
     checkpoints = list(store.all_of("checkpoint", removed=True))
     own: dict[str, tuple[int | None, str]] = {}
     for checkpoint in checkpoints:
         for run in store.producers(checkpoint.digest):
-            if first_export and first_export < run.created_at and _untold(store, run):
+            if _untold(store, run) and exports.before(store, run.id, exported):
                 own[checkpoint.digest] = None, NOT_TOLD
                 break
             if run.stage == "train" and (told := _trained_on(store, run, episodes, known)) is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 import traceback
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -67,11 +66,11 @@ class JsonLines(logging.Formatter):
 
 
 class Text(logging.Formatter):
-    """`time level event name=value ...`."""
+    """`date time level event name=value ...`, UTC: what is kept of weeks tells the day."""
 
     def format(self, record: logging.LogRecord) -> str:
         """logging's call."""
-        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        clock = f"{datetime.fromtimestamp(record.created, UTC):%Y-%m-%d %H:%M:%SZ}"
         fields = getattr(record, "fields", {})
         values = "".join(f" {name}={value}" for name, value in fields.items() if name != "where")
         where = f"\n{fields['where']}" if fields.get("where") else ""

@@ -96,7 +96,8 @@ class Intake:
         self._verdicts, self._pseudonym = verdicts, pseudonym
         self._config, self._spool, self._links, self._metrics = config, spool, links, metrics
         self._queue = Queue(inbox)
-        self._adapters: dict[str, Adapter] = {}
+        # not with the first record: another version may lie in the place of this one by then
+        self._adapters: dict[str, Adapter] = adapters()
         self._sessions: OrderedDict[bytes, None] = OrderedDict()
 
     async def take(self, kind: str, key_id: str, who: Who, lines: Sequence[bytes | None]) -> Taken:
@@ -143,8 +144,6 @@ class Intake:
 
     def _sort(self, kind: str, key_id: str, user: str, lines: Sequence[bytes | None]) -> _Sorted:
         found, wall = _Sorted(), now_ms()
-        if not self._adapters:
-            self._adapters = adapters()
         for line in lines:
             items = _NO_RECORD if line is None else self._read(kind, line)
             if isinstance(items, str):

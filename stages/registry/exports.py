@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from sqlmodel import col, select
 
 from stages import locks
+from stages.registry import order
 from stages.registry.models import EventRow
 from stages.registry.states import record
 
@@ -48,6 +49,7 @@ class Export:
     folder: str
     partial: str
     there: bool
+    seq: int  # of the event with which it began (`order.py`)
 
 
 def begin(
@@ -84,6 +86,12 @@ def of_user(store: Store, user: str) -> list[Export]:
     """Exports that hold, or were about to hold, the user's data, oldest first; abandoned ones left out."""
     found = [(export, users) for export, users in _all(store) if export.state != ABANDONED]
     return [export for export, users in found if user in users]
+
+
+def before(store: Store, run_id: str, found: Sequence[Export]) -> bool:
+    """Whether any of these exports had begun when the run did."""
+    began = order.began(store, "run", run_id)
+    return any(one.seq < began for one in found)
 
 
 def lock_of(store: Store, export_id: str) -> Path:
@@ -138,17 +146,20 @@ def _is_whole(folder: Path, export_id: str) -> bool:
 def _all(store: Store) -> list[tuple[Export, frozenset[str]]]:
     query = select(EventRow).where(EventRow.entity == ENTITY).order_by(col(EventRow.seq))
     with store.read() as session:
-        rows = [(row.entity_id, row.at, row.by, row.to_state, row.data) for row in session.exec(query)]
-    ends = {export_id: state for export_id, _, _, state, _ in rows}
+        rows = [
+            (row.entity_id, row.at, row.by, row.to_state, row.data, row.seq or 0)
+            for row in session.exec(query)
+        ]
+    ends = {export_id: state for export_id, _, _, state, _, _ in rows}
     found = []
-    for export_id, at, by, state, text in rows:
+    for export_id, at, by, state, text, seq in rows:
         if state != BEGUN:
             continue
         data = json.loads(text)
         there = any(Path(data[name]).exists() for name in ("folder", "partial"))
         export = Export(
             export_id, at, by, ends[export_id], data["experience"], data["digest"], data["layout"],
-            data["folder"], data["partial"], there,
+            data["folder"], data["partial"], there, seq,
         )  # fmt: skip
         found.append((export, frozenset(data["users"])))
     return found

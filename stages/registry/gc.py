@@ -2,9 +2,9 @@
 
 Kept, and why: aliases, the live and the last three deployments of a line, its holdback, pins, inputs of
 running runs, the newest of each kind and line, data made since the live checkpoint was made (a rejected
-candidate leaves it usable), whatever is younger than `keep_days`; what was collected from session logs or
-telemetry, which may be nowhere else any more, and the newest experience of each, unless it is older than
-`keep_log_days`; and what any of these refers to:
+candidate leaves it usable; what newer data holds again, `superseded.py`, goes), whatever is younger than
+`keep_days`; what was collected from session logs or telemetry, which may be nowhere else any more, and the
+newest experience of each, unless it is older than `keep_log_days`; and what any of these refers to:
 bases of deltas, the line state beside a checkpoint or an experience, the interactions of an experience,
 a deployment's report. Of a checkpoint that is kept also its line states with an alarm that nobody has
 acknowledged: it blocks the gate. A checkpoint's parent is not kept for the child's sake, unless the
@@ -43,6 +43,7 @@ from stages.registry.models import (
 from stages.registry.runs import OPEN
 from stages.registry.samplers import samplers
 from stages.registry.states import now, transition
+from stages.registry.superseded import superseded
 from stages.registry.sweep import sweep
 
 if TYPE_CHECKING:
@@ -112,7 +113,9 @@ def _digests(session: Session) -> set[str]:
 def _plan(store: Store, session: Session, keep_days: float, keep_log_days: float | None) -> Plan:
     rows = {
         row.id: row
-        for row in session.exec(select(ArtifactRow).where(ArtifactRow.state == "committed"))
+        for row in session.exec(
+            select(ArtifactRow).where(ArtifactRow.state == "committed").order_by(col(ArtifactRow.id))
+        )
         if row.id is not None
     }
     in_use = _in_use(session, rows)
@@ -162,13 +165,15 @@ def _roots(
         if alias.artifact_id in rows
     }
     newest: dict[tuple[str, str], tuple[int, int]] = {}
-    young = now(keep_days)
+    young, again = now(keep_days), superseded(rows)
     for row_id, row in rows.items():
         version = row.version or 0
         if version > newest.get((row.line, row.kind), (0, 0))[0]:
             newest[row.line, row.kind] = (version, row_id)
         if row.created_at >= young:
             keep.setdefault(row_id, f"younger than {keep_days:g} days")
+        elif row_id in again:
+            continue
         elif row.kind in ("interactions", "experience") and row_id > live.get(row.line, row_id):
             keep.setdefault(row_id, "data of the live checkpoint")
     for _, row_id in newest.values():

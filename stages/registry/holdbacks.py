@@ -38,6 +38,7 @@ class Holdback:
     share: float
     opened_seq: int
     at: str
+    event: int  # of the registry, with which it began
     open: bool
 
 
@@ -61,6 +62,7 @@ def holdback_of(store: Store, line: str) -> Holdback | None:
         share=told["share"],
         opened_seq=told["opened_seq"],
         at=row.at,
+        event=row.seq or 0,
         open=row.to_state == OPEN,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,11 +29,17 @@ def main() -> NoReturn:
     try:
         workspace = Workspace.find(Path(sys.argv[1]), sys.argv[2:])
 
+        up: list[Ready] = []
+
         def ready(state: Ready) -> None:
             if workspace.settings.gateway.log_format == "text":
                 say(f"ready: {state.endpoint.url}/v1 serves {state.checkpoint} as {state.model}")
+            up.append(state)
 
-        status = serve(workspace, Store.open(workspace.store_dir), say=say, ready=ready)
+        def dated(text: str) -> None:  # whoever started it reads along until then, and nobody later
+            say(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%SZ} {text}" if up else text)
+
+        status = serve(workspace, Store.open(workspace.store_dir), say=dated, ready=ready)
     except RtrlError as error:
         say(f"error: {error.message}")
         if error.hint:

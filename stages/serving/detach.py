@@ -31,6 +31,7 @@ from stages.target.endpoint import LOCK, Endpoint, running_endpoint
 from stages.workspace import Workspace, private
 
 LOG = "serve.log"
+LOG_BEFORE = "serve-before.log"  # of the start before: why that one ended
 
 
 def start_detached(
@@ -46,6 +47,8 @@ def start_detached(
         raise LockedError(f"rtrl serve runs already (pid {holder})", hint="stop it with `rtrl serve --stop`")
     private(workspace.run_dir)
     log = workspace.run_dir / LOG
+    with contextlib.suppress(FileNotFoundError):
+        log.replace(log.with_name(LOG_BEFORE))
     command = [sys.executable, "-m", "stages.serving", str(workspace.root), *workspace.overrides, *overrides]
     root = str(Path(stages.__file__).resolve().parent.parent)
     path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH", "")) if p)

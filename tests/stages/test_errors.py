@@ -39,6 +39,13 @@ def test_the_system_refuses(number: int, code: int) -> None:
     assert known.hint
 
 
+def test_a_part_of_the_store_on_another_disk_is_said_to_be_that() -> None:
+    """`store/objects` as a link: its permissions and its mount were to be checked."""
+    known = of_system(OSError(errno.EXDEV, os.strerror(errno.EXDEV), "store/tmp/r/out"))
+    assert known is not None
+    assert (known.code, "one disk" in known.hint) == (13, True)
+
+
 def test_an_error_without_a_number_stays_what_it_is() -> None:
     assert of_system(OSError("the model has no tokenizer")) is None
     with pytest.raises(OSError, match="no tokenizer"), classified():

@@ -59,11 +59,19 @@ def test_a_bad_start_makes_no_workspace(tmp_path: Path) -> None:
 
 
 def test_a_path_that_no_artifact_could_be_written_to_makes_no_workspace(tmp_path: Path) -> None:
-    """`init` took it, and each collect in it failed."""
-    for make in (init_bare, lambda root: Workspace.create(root, "")):
-        with pytest.raises(UsageError, match="is no UTF-8"):
-            make(tmp_path / os.fsdecode(b"bad\xff"))
-    assert not list(tmp_path.iterdir())
+    """`init` took it, and each collect in it failed; one that was moved there was a bug of `serve`'s, or its
+    disk was said to be full."""
+    long = tmp_path / ("x" * 200) / ("y" * 230)
+    for name, why in ((os.fsdecode(b"bad\xff"), "is no UTF-8"), (long, "SQLite opens no database")):
+        for make in (init_bare, lambda root: Workspace.create(root, "")):
+            with pytest.raises(UsageError, match=why):
+                make(tmp_path / name)
+        assert not list(tmp_path.iterdir())
+    for name, why in ((os.fsdecode(b"bad\xff"), "is no UTF-8"), (long, "SQLite opens no database")):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "rtrl.toml").touch()
+        with pytest.raises(UsageError, match=why):
+            Workspace.find(tmp_path / name)
 
 
 def test_what_a_workspace_holds_is_told_whatever_its_links_lead_to(tmp_path: Path) -> None:

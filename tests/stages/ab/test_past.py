@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ import pytest
 from evals.ab.arms import Users, difference, unexplained
 from evals.ab.decision import planned_information
 from stages.ab.observe import SIGNALS, _Episodes, arm_of
-from stages.ab.past import Columns, enough, experiences_before, known_before, past_of
+from stages.ab.past import Columns, enough, known_before, past_of
 
 KEPT = {"edit_persistence": "edit_persistence", "invalid_calls": "invalid_tool_calls"}
 
@@ -44,12 +42,6 @@ def test_the_past_is_what_was_settled_before_anybody_was_given_to_the_canary() -
     assert seen.after(5) == {"d", "e"}
     assert seen.settled_before(5) == {"a", "b"}  # what became of c was seen while the arms were apart
     assert seen.settled_before(7) == {"a", "b", "c", "d", "e"}  # nobody has used it yet
-
-
-def test_experience_made_since_the_canary_opened_is_no_past() -> None:
-    made = [SimpleNamespace(digest=f"d{n}", created_at=f"2026-01-{n:02}") for n in range(20, 0, -1)]
-    store: Any = SimpleNamespace(all_of=lambda kind, line: made)
-    assert experiences_before(store, "auto", "2026-01-12") == [f"d{n}" for n in range(11, 3, -1)]
 
 
 def test_users_who_came_later_have_no_past() -> None:

@@ -160,6 +160,23 @@ def test_what_is_asked_before_an_answer_is_there_is_no_message_to_it(
     assert told == {"first": 1 if follows else -1, "second": 2, "third": -1}
 
 
+@pytest.mark.parametrize("back", [0, 9, 60_000, 6 * HOUR])
+def test_of_two_requests_no_clock_that_was_set_back_says_which_came_first(back: int) -> None:
+    """The complaint, an hour before what it complained of by the clock, was no message to it, and what had
+    been asked before was the message to its own answer."""
+    at = 8 * HOUR
+    made = [
+        generation("1", "first", at),
+        generation("2", "elsewhere", at - 20_000, session="another", duration_ms=19_000),
+        generation("3", "complaint", at + 30_000 - back, duration_ms=5000),
+        generation("4", "last", at + 90_000 - back),
+        generation("5", "after", at + 91_000 - back, session="another"),
+    ]
+    found = scanned(made, [])
+    told = dict(zip(found.episodes, decide(found).follow_up.tolist(), strict=True))
+    assert told == {"first": 2, "elsewhere": 4, "complaint": 3, "last": -1, "after": -1}
+
+
 def test_who_goes_back_to_an_earlier_answer_says_nothing_of_the_one_after_it() -> None:
     """A complaint of the first answer was held against the one that had been asked for in its place."""
     another = "s/1-0123456789ab"

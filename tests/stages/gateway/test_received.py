@@ -48,6 +48,16 @@ def events(rig: Rig) -> list[tuple[str, Any]]:
     return [(event.type, event.data) for event in rig.events()]
 
 
+async def test_the_first_record_needs_nothing_that_was_installed_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upgrade takes the files from under `rtrl serve`: until it was started anew, records were errors 500,
+    or read by adapters of another version."""
+    async with running(tmp_path) as rig:
+        monkeypatch.setattr("importlib.import_module", lambda name: pytest.fail(f"{name} is loaded"))
+        assert await send(rig, chat("fix", "done")) == {}
+
+
 def test_from_an_events_id_nobody_can_try_what_it_was_of() -> None:
     """It was a plain hash of the answer's id, the call's and the path, which is sealed."""
     hashed: list[bytes] = []

@@ -219,6 +219,36 @@ def test_data_of_the_live_checkpoint_stays_whatever_the_clock_said(
     assert (why.get(old.ref), why.get(fresh.ref)) == (None, "data of the live checkpoint")
 
 
+def test_of_what_each_collect_takes_once_more_the_newest_stays(store: Store, tmp_path: Path) -> None:
+    """While nothing is promoted all that came since live is in each of them, and all of them were kept."""
+    live = checkpoint(store, tmp_path / "c", "live")
+    store.move_alias("auto", "live", live.digest, reason="init")
+
+    def collected(text: str, last: int, spec: str = "s", now: int = 0, **meta: object) -> list[str]:
+        window = {"first_seq": 1, "resume_seq": 3, "last_seq": last, "now": now or last, "damaged": {}}
+        window |= {key: meta.pop(key) for key in ("first_seq", "damaged") if key in meta}
+        about = {"checkpoint": live.digest, "arm": "live", "quarantined": {}, **meta, "window": window}
+        made = publish(store, tmp_path / "i", "interactions", text, **about)
+        given = publish(store, tmp_path / "e", "experience", text, interactions=[made.digest], spec=spec)
+        return [made.ref, given.ref]
+
+    goes = [*collected("a", 10), *collected("b", 20, quarantined={"lengths": 1})]
+    stays = [
+        *collected("another spec", 22, spec="t"),
+        *collected("another arm", 23, arm="canary"),
+        *collected("damage", 24, damaged={"1": 5}),
+        *collected("lost", 25, quarantined={"spool_checksum": 1}),
+        *collected("clock set back", 26, now=90),
+        *collected("newest", 30),
+        *collected("spool begun anew", 99, first_seq=40),
+    ]
+    # "newest" is of no instant as late as that of "clock set back", so it holds none of it for sure
+    why = reasons(store)
+    assert ([why.get(ref) for ref in goes], None in [why.get(ref) for ref in stays]) == ([None] * 4, False)
+    removed = [f"{row.kind}@v{row.version}" for row in gc.plan(store, 0.0).remove]
+    assert [ref for ref in removed if ref in goes] == goes, "in the order in which they were made"
+
+
 def test_removed_content_can_be_published_again(workspace: Workspace, store: Store) -> None:
     first = run_stage(workspace, store, Toy("a"))
     run_stage(workspace, store, Toy("b"))

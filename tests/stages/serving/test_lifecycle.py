@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -65,7 +66,11 @@ def test_readiness_is_one_document_and_sigterm_ends_cleanly(idle: StubWorld) -> 
     assert err.splitlines()[-1] == "stopped"
     assert gone(facts["engine_pid"])
     assert not temporary.exists()
-    assert {path.name for path in idle.workspace.run_dir.iterdir()} <= {"serve.lock", "serve.log"}
+    assert {path.name for path in idle.workspace.run_dir.iterdir()} <= {
+        "serve.lock",
+        "serve.log",
+        "serve-before.log",
+    }
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -98,6 +103,8 @@ def _child(pid: int) -> int | None:
 
 def test_stop_wants_no_store(idle: StubWorld) -> None:
     """Its disk may be away, which is when one wants to stop: it was exit 10, or 13."""
+    log = idle.workspace.run_dir / "serve.log"
+    log.write_text("why the one before ended\n")
     endpoint = start_detached(idle.workspace)
     away = idle.workspace.root / "store.away"
     idle.workspace.store_dir.rename(away)
@@ -106,6 +113,9 @@ def test_stop_wants_no_store(idle: StubWorld) -> None:
     finally:
         away.rename(idle.workspace.store_dir)
     assert wait_for(lambda: gone(endpoint.pid))
+    assert log.with_name("serve-before.log").read_text() == "why the one before ended\n"
+    lines = log.read_text().splitlines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ stopped", lines[-1]), "of weeks, on which day"
 
 
 def test_stop_without_one_is_no_work(idle: StubWorld) -> None:

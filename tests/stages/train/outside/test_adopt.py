@@ -324,15 +324,19 @@ def test_forgetting_lists_an_import_by_what_it_consumed(world: TrainWorld, folde
     assert [(one.digest, one.episodes) for one in held.checkpoints] == [(child.digest, 2)]
 
 
+@pytest.mark.parametrize("year", [1990, 2990])
 def test_an_import_that_states_nothing_may_have_had_what_was_exported(
-    world: TrainWorld, folder: Path, tmp_path: Path
+    world: TrainWorld, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, year: int
 ) -> None:
+    """What was exported before it no clock tells: it was set between the two."""
     before = adopt(world, folder).outputs["checkpoint"]
     world.experience(world.episodes(3))
-    export_experience(
-        world.workspace, world.store, "experience@latest", "trl", out=tmp_path / "out",
-        parent="checkpoint@live", by="test", progress=Silent(),
-    )  # fmt: skip
+    with monkeypatch.context() as clock:
+        clock.setattr("stages.registry.states.now", lambda: f"{year}-01-01T00:00:00.000000Z")
+        export_experience(
+            world.workspace, world.store, "experience@latest", "trl", out=tmp_path / "out",
+            parent="checkpoint@live", by="test", progress=Silent(),
+        )  # fmt: skip
     model = other_model(world, seed=9)
     modelio.save_checkpoint(model, folder, companions=folder, dtype="float32")
     child = adopt(world, folder).outputs["checkpoint"]
