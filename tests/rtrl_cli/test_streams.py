@@ -110,4 +110,5 @@ def test_a_path_that_is_no_utf8_leaves_the_document_one(workspace: Workspace) ->
     strict["PYTHONPATH"] = str(Path(__file__).resolve().parents[2])
     command = [sys.executable, "-m", "rtrl_cli.main", "status"]
     told = subprocess.run(command, cwd=folder, env=strict, capture_output=True, text=True, check=False)
-    assert (told.returncode, "no-\\udcff" in told.stdout) == (0, True), told.stderr
+    assert (told.returncode, "Traceback" in told.stderr) == (2, False), told.stderr
+    assert "no-\\udcff is no UTF-8" in told.stderr
