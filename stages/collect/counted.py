@@ -16,6 +16,7 @@ EVENT_REASONS = {
     "no_generation": "its generation is not in the window: settled before it, of another line, or deleted",
     "foreign_key": "sent by another API key than the one that made the generation",
 }
+_EARLY_MS = 60_000
 _LASTING = (
     "no_train",
     "consumed",
@@ -50,6 +51,15 @@ def events_after_horizon(scan: Scan, decided: Plan, horizon_ms: int) -> int:
     found = decided.take_event & (scan.v_type != EVENT_CODE["edit_survival"])
     ripe = decided.ripe_at(horizon_ms)[scan.g_episode[scan.v_generation[found]]]
     return int((scan.v_at[found] > ripe).sum())
+
+
+def events_early(scan: Scan, decided: Plan) -> int:
+    """Taken events that are dated more than a minute before the request that they are about.
+
+    No clock of today is so far off; a local time without its offset is.
+    """
+    found = decided.take_event
+    return int((scan.v_at[found] + _EARLY_MS < scan.g_at[scan.v_generation[found]]).sum())
 
 
 def events_too_late(scan: Scan, decided: Plan, read_to: int) -> int:

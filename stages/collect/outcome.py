@@ -58,16 +58,23 @@ def outcome(
         "other_lines": found.other_lines,
         **counted,
     }
-    warnings = [f"{count(n, 'record')} quarantined: {reason}" for reason, n in counted["quarantined"].items()]
-    if lost_events:
-        warnings.append(f"{count(lost_events, 'event')} lost to damage of the spool")
-    if followed is not None:
-        warnings += followed.warnings
     return Outcome(
         outputs={"interactions": Output("interactions", meta)},
         metrics={**counts, **counted},
-        warnings=warnings,
+        warnings=_warnings(counted, lost_events, followed),
     )
+
+
+def _warnings(counted: Mapping[str, Any], lost_events: int, followed: Followed | None) -> list[str]:
+    told = [f"{count(n, 'record')} quarantined: {reason}" for reason, n in counted["quarantined"].items()]
+    if lost_events:
+        told.append(f"{count(lost_events, 'event')} lost to damage of the spool")
+    if early := counted["events_early"]:
+        told.append(
+            f"{count(early, 'event')} dated more than a minute before the request that they are about: a "
+            "clock is wrong, or a client sends local times without their offset; their order is wrong"
+        )
+    return [*told, *(followed.warnings if followed is not None else ())]
 
 
 def _counts(
@@ -80,6 +87,7 @@ def _counts(
         "events_left_behind": counting.events_left_behind(found, decided),
         "left_again": counting.left_again(found, decided, read_to),
         "events_after_horizon": counting.events_after_horizon(found, decided, horizon_ms),
+        "events_early": counting.events_early(found, decided),
         "events_too_late": counting.events_too_late(found, decided, read_to),
         "quarantined": {
             name.removeprefix("quarantined:"): n

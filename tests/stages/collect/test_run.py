@@ -197,6 +197,19 @@ def test_what_came_in_time_is_not_told_as_too_late(world: World) -> None:
     assert third.meta["events_too_late"] == 2
 
 
+def test_events_before_their_request_are_told(world: World) -> None:
+    """New York's half past nine for half past one UTC; a clock that is a minute off is none."""
+    world.generation("a", "e1", 5 * HOUR)
+    world.event("a", "edit_reverted", HOUR, path="a.py")
+    world.event("a", "thumbs", 5 * HOUR - 60_000, value=1)
+    world.event("a", "thumbs", 5 * HOUR + 1, value=1)
+    world.tick(6 * HOUR + 1)
+    done = world.collect()
+    assert done.outputs["interactions"].meta["events_early"] == 1
+    (warning,) = done.warnings
+    assert warning.startswith("1 event dated more than a minute before the request")
+
+
 def test_a_rejected_candidate_leaves_its_data_usable(world: World) -> None:
     world.generation("a", "e1", 0)
     world.tick(HOUR)
