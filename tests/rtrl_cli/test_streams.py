@@ -105,6 +105,8 @@ def test_a_path_that_is_no_utf8_leaves_the_document_one(workspace: Workspace) ->
     assert done.returncode == 10
     assert "no-\udcff" in json.loads(done.stdout)["error"]["message"]
     assert "Traceback" not in done.stderr
+    told = shell(workspace, "PYTHONIOENCODING=utf-8:strict RTRL db backup --to $'no-\\xff'")
+    assert (told.returncode, "no-\\udcff" in told.stdout) == (0, True), told.stderr
     folder = workspace.root.rename(workspace.root.with_name("no-\udcff"))
     strict = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
     strict["PYTHONPATH"] = str(Path(__file__).resolve().parents[2])

@@ -6,7 +6,7 @@ import time
 
 from cursorbench.redaction import redact
 
-SMALL, LARGE = 10_000, 40_000  # characters
+SMALL, LARGE = 20_000, 80_000  # characters
 FREE_S = 0.025
 
 
