@@ -137,7 +137,7 @@ class _Host:
         self.served, self.swapper = self.fleet.first, self.fleet.swapper
         self.swapper.told = self.announcer.swapped
         self.announcer.engines = [each.served for each in self.fleet.engines]
-        self.addresses = Addresses(workspace.run_dir, self.config, tls=self.certificate is not None)
+        self.addresses = Addresses(workspace.run_dir, settings, tls=self.certificate is not None)
         self.is_ready = self.is_ending = False
         self.edge: Edge | None = None
 

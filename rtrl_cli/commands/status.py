@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rtrl_cli import options
 from rtrl_cli.output import bold, envelope, pairs, show, size, table
+
+if TYPE_CHECKING:
+    from stages.workspace import Workspace as Place
 
 
 def command(
@@ -20,7 +23,7 @@ def command(
 
     found = Workspace.find(workspace)
     seen = {"workspace": str(found.root), "serving": serving(found.run_dir), **glance(found.store_dir)}
-    warnings = []
+    warnings = _set_up_otherwise(found) if seen["serving"] else []
     for line in seen["lines"]:
         line["alarms"], unread = _alarms(found.store_dir, line["line"])
         warnings += unread
@@ -37,6 +40,23 @@ def _alarms(store_dir: Path, line: str) -> tuple[list[dict[str, Any]], list[str]
         return [one.alarm for one in standing(store_dir, line) if not one.acknowledged], []
     except IntegrityError as error:
         return [], [f"line {line}: {error.message} (`rtrl verify --full`)"]
+
+
+def _set_up_otherwise(workspace: Place) -> list[str]:
+    """What the running `rtrl serve` goes by otherwise than the settings say now. Names alone: a value may be
+    a secret."""
+    from stages.errors import UsageError
+    from stages.target.as_served import differences
+    from stages.target.endpoint import running_endpoint
+
+    endpoint = running_endpoint(workspace.run_dir)
+    try:
+        names = list(differences(endpoint, workspace.settings)) if endpoint else []
+    except UsageError as error:
+        return [f"what is set up now cannot be told: {error.message}"]
+    if not names:
+        return []
+    return [f"what is served has other settings: {', '.join(names)} (a new `rtrl serve` takes them up)"]
 
 
 def serving(run_dir: Path) -> dict[str, Any] | None:

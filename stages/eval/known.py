@@ -63,6 +63,12 @@ def served_sampling(workspace: Workspace) -> dict[str, float]:
     return workspace.settings.gateway.sampling.model_dump()
 
 
+def answering(workspace: Workspace) -> set[str]:
+    """The settings by which an answer to a user can be another one than the gate sees."""
+    sampling = {f"gateway.sampling.{name}" for name in served_sampling(workspace)}
+    return sampling | {f"engine.{name}" for name in _ENGINE}
+
+
 def surroundings(workspace: Workspace, config: EvalConfig) -> dict[str, Any]:
     """Engine, sampling, own tasks: what decides an attempt besides checkpoint, code and `[eval]`.
 

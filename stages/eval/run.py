@@ -116,11 +116,12 @@ class EvalStage:
     ) -> Outcome:
         """Try, compare, decide, report."""
         assert isinstance(config, EvalConfig)
-        from stages.eval.known import as_recorded, changed_versions, conditions_met
+        from stages.eval.known import answering, as_recorded, changed_versions, conditions_met
         from stages.eval.report import figures
         from stages.eval.subjects import Engines, seed_of
         from stages.eval.suites import build
         from stages.eval.work import Work, looked
+        from stages.target.as_served import otherwise
 
         ctx = replace(ctx, workspace=as_recorded(ctx.workspace, extra))  # a repeated run's, not today's
         suites = build(config, ctx.workspace.root, extra.get("repositories", {}))
@@ -139,6 +140,7 @@ class EvalStage:
         meta["alarms"] = [one.to_dict() for one in alarms]
         ctx.log.write("eval.verdict", verdict=verdict.verdict, reasons=list(verdict.reasons))
         versions = changed_versions(extra, ctx.workspace.settings.engine)
+        versions += otherwise(ctx.workspace, answering(ctx.workspace))
         return Outcome(
             status=_STATUS[verdict.verdict],
             outputs={"report": Output("report", meta)},

@@ -13,11 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from stages import locks
+from stages.config import Settings
 from stages.errors import IntegrityError
-from stages.gateway.config import GatewayConfig
 from stages.gateway.server import bind_tcp, bind_unix
 from stages.serving.fleet import Engine, engine_at
 from stages.serving.supervisor import Say, Supervisor
+from stages.target.as_served import taken
 from stages.target.endpoint import FILE, Endpoint, read_endpoint, remove_endpoint, write_endpoint
 
 SOCKET_PATH_LIMIT = 100  # bytes; the kernel's is 107
@@ -35,10 +36,10 @@ class Addresses:
     public: socket.socket
     admin: socket.socket
 
-    def __init__(self, run_dir: Path, config: GatewayConfig, *, tls: bool) -> None:
+    def __init__(self, run_dir: Path, settings: Settings, *, tls: bool) -> None:
         self._run_dir = run_dir
         self._scheme = "https" if tls else "http"
-        self._config = config
+        self._config, self._taken = settings.gateway, taken(settings)
         self._admin_socket = ""
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self.admin_key = secrets.token_urlsafe(32)
@@ -73,6 +74,7 @@ class Addresses:
             more=tuple(engines[1:]),
             canary=engine_at(canary) if canary else None,
             others={name: engine_at(one) for name, one in others.items()},
+            settings=self._taken,
         )
         write_endpoint(self._run_dir, endpoint)
         return endpoint

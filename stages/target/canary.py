@@ -21,6 +21,7 @@ from stages.registry.states import StateError
 from stages.registry.store import Store
 from stages.stage import Progress
 from stages.target.admin import Admin
+from stages.target.as_served import as_served
 from stages.target.endpoint import require_endpoint
 from stages.target.names import named
 from stages.target.switch import Switch, bring_back, record, verifying
@@ -160,7 +161,7 @@ def _shadow(
             raise DependencyDownError("the candidate's engine ended before it was asked anything")
         checkpoint = store.checkpoint_folder(switch.target)
         return shadow(
-            workspace,
+            as_served(workspace, endpoint),
             store,
             deployment=deployment.id,
             checkpoint=checkpoint,

@@ -7,6 +7,7 @@ says: `rtrl serve` holds `run/serve.lock` as long as it lives, so a file left by
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -46,6 +47,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     more: tuple[EngineAt, ...] = ()  # further engines of the live arm
     canary: EngineAt | None = None
     others: dict[str, EngineAt] = {}  # by line and arm: auto/holdback, acme, acme/canary
+    settings: dict[str, Any] = {}  # it was started with, see `as_served.py`
 
     def canary_of(self, line: str) -> EngineAt | None:
         """The engine of a line's canary."""

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from stages.config import Settings
 from stages.deploy.run import DeployStage
 from stages.errors import InputMissingError, LockedError, RtrlError, UsageError
-from stages.gateway.config import GatewayConfig
 from stages.rollback.run import RollbackStage
 from stages.runner import run_stage
 from stages.serving.addresses import Addresses
@@ -93,7 +93,8 @@ def test_what_stands_in_the_way_is_said(
 
 def test_admin_socket_of_the_workspace(tmp_path: Path) -> None:
     """It lay where `rtrl serve` was given, and no command from elsewhere found it: no rollback either."""
-    addresses = Addresses(tmp_path / "run", GatewayConfig(port=0, admin_socket="a.sock"), tls=False)
+    settings = Settings.parse('[gateway]\nport = 0\nadmin_socket = "a.sock"', source="test")
+    addresses = Addresses(tmp_path / "run", settings, tls=False)
     with contextlib.ExitStack() as resources:
         addresses.bind(resources)
         assert (tmp_path / "a.sock").is_socket()
