@@ -21,6 +21,8 @@ from evals.cases import Attempt
 from evals.gate import Rules, decide
 from evals.stats.sequential import Look
 from evals.suites.harness import HarnessSuite
+from stages import locks
+from stages.config import Settings
 from stages.errors import InputMissingError, UsageError
 from stages.eval import arms, own_tasks
 from stages.eval import attempts as files
@@ -33,6 +35,8 @@ from stages.progress import Silent
 from stages.result import StageResult
 from stages.runner import run_stage
 from stages.stage import Artifact
+from stages.target.as_served import taken
+from stages.target.endpoint import LOCK, Endpoint, EngineAt, write_endpoint
 from stages.workspace import Workspace
 from tests.stages.eval.bench import STEADY, Bench, cases, under
 
@@ -482,6 +486,22 @@ def test_nothing_to_evaluate(bench: Bench) -> None:
 def test_live_against_itself_says_so(bench: Bench) -> None:
     result = bench.eval(STEADY, checkpoint="checkpoint@live")
     assert any("with itself" in warning for warning in result.warnings)
+
+
+def test_users_who_get_answers_made_otherwise_are_told_of(bench: Bench) -> None:
+    """By an `rtrl serve --set`, or by one that is older than an edit of rtrl.toml."""
+    served = Settings.parse("[engine]\nseed = 7\n[gateway.sampling]\ntop_p = 0.5\n", source="test")
+    engine = EngineAt(pid=2, url="", key="", log="", temporary="")
+    with locks.acquire(bench.workspace.run_dir / LOCK, what="rtrl serve").held():
+        write_endpoint(
+            bench.workspace.run_dir,
+            Endpoint(
+                pid=1, started_at="", line="auto", url="", admin_key="", engine=engine, settings=taken(served)
+            ),
+        )
+        result = bench.eval([*STEADY, "eval.requests=60"], checkpoint="checkpoint@live")
+    (told,) = (warning for warning in result.warnings if "rtrl serve" in warning)
+    assert "engine.seed is 7, here 0; gateway.sampling.top_p is 0.5, here 1.0" in told
 
 
 def test_unknown_suite_and_metric(bench: Bench) -> None:
