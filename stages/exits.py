@@ -42,6 +42,9 @@ EXITS = {
     "immature": Exit(
         "its training horizon has not passed", "clock", "time passes; a longer episode leaves later, not out"
     ),
+    "limit": Exit(
+        "older than the newest `collect.max_episodes` ready ones", "clock", "newer ones came meanwhile"
+    ),
     # distill
     "text_only": Exit(
         "read from a session log, without tokens", "user", "the client does not use the gateway"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from stages.durations import LONGEST_S
 from stages.verdicts import rule_of
@@ -56,9 +56,24 @@ class CollectConfig(BaseModel):
         1, ge=1, description="with fewer mature episodes than this: inconclusive, keep waiting"
     )
 
+    max_episodes: int = Field(
+        0,
+        ge=0,
+        description="of more mature episodes of the spool than this the newest are taken, the others wait: "
+        "without a promotion each cycle would take longer than the one before; 0 takes all",
+    )
+
     @field_validator("metrics")
     @classmethod
     def _metrics_are_rules(cls, metrics: dict[str, str]) -> dict[str, str]:
         for text in metrics.values():
             rule_of(text)
         return metrics
+
+    @model_validator(mode="after")
+    def _enough_may_be_taken(self) -> Self:
+        if 0 < self.max_episodes < self.min_episodes:
+            raise ValueError(
+                f"max_episodes is {self.max_episodes}, and min_episodes {self.min_episodes} wants more"
+            )
+        return self

@@ -23,7 +23,7 @@ from stages.exits import EXITS
 
 REASONS = {
     name: EXITS[name].what
-    for name in ("no_train", "forgotten", "consumed", "arm", "unrelated", "lag", "immature")
+    for name in ("no_train", "forgotten", "consumed", "arm", "unrelated", "lag", "immature", "limit")
 }
 TAKEN = "taken"
 # what no later checkpoint changes: consumed, unrelated, not to be read, or too far from what comes after live
@@ -38,6 +38,7 @@ class Rules:
         lags: distance to live by checkpoint digest, None for unrelated.
         after_live: checkpoints that live is an ancestor of, as after a rollback: they may be live again.
         no_train: episodes that had a no-train request before the window.
+        most: of more ready episodes the newest so many are taken; 0 takes all.
     """
 
     arms: frozenset[str]
@@ -47,6 +48,7 @@ class Rules:
     consumed: frozenset[str]
     after_live: frozenset[str] = frozenset()
     no_train: frozenset[str] = frozenset()
+    most: int = 0
 
 
 @dataclass(frozen=True)
@@ -118,9 +120,11 @@ def plan(scan: Scan, rules: Rules, now: int, forgotten: Bools) -> Plan:
         "immature": last_at + rules.horizon_ms > now,
     }
     left = np.full(n, -1)
-    for code, reason in reversed(list(enumerate(REASONS))):
+    for code, reason in reversed(list(enumerate(conditions))):
         left[conditions[reason]] = code
     first_row, last_row = _ends(scan, n)
+    if rules.most:
+        left[_beyond(np.flatnonzero(left < 0), last_at, first_row, rules.most)] = [*REASONS].index("limit")
     take = (left < 0)[scan.g_episode]
     settled = [conditions[name] for name in _SETTLED]
     in_episode = (scan.g_base >= 0) & (scan.g_episode[scan.g_base] == scan.g_episode)
@@ -209,6 +213,12 @@ def _ends(scan: Scan, n: int) -> tuple[Ints, Ints]:
     last = np.full(n, -1)
     np.maximum.at(last, scan.g_episode, rows)
     return first, last
+
+
+def _beyond(ready: Ints, last_at: Ints, first_row: Ints, most: int) -> Ints:
+    """Of episodes that are `ready` all but the newest `most`, by their last activity."""
+    newest = ready[np.lexsort((first_row[ready], last_at[ready]))]
+    return newest[: max(len(newest) - most, 0)]
 
 
 def _resume(scan: Scan, settled: Sequence[Bools], first_row: Ints) -> int:

@@ -227,6 +227,7 @@ def _rules(
         consumed=frozenset(consumed_episodes(inputs["line_state"].path)),
         after_live=frozenset(d for d, away in lags.items() if away and live in store.ancestors(d)),
         no_train=frozenset(no_train),
+        most=config.max_episodes,
     )
 
 

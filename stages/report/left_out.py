@@ -160,7 +160,8 @@ def _metas(collects: Sequence[Artifact]) -> list[Mapping[str, Any]]:
         for name in ("left_behind", "events_left_behind") if meta.get("checkpoint") else ():
             counts = dict(meta.get(name) or {})
             if whose[n] in whose[:n]:
-                counts.pop("immature", None)
+                for waited in ("immature", "limit"):
+                    counts.pop(waited, None)
             if whose[n] in whose[n + 1 :]:
                 older = {name: {"consumed": counts.get("consumed", 0)}}  # by a version that did not tell
                 counts = _less(counts, meta.get("left_again", older)[name])

@@ -94,6 +94,29 @@ def test_every_reason_by_hand() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("most", "left"),
+    [(0, set()), (4, set()), (3, {"first"}), (2, {"first", "edited"}), (1, {"first", "edited", "twin"})],
+)
+def test_of_more_than_the_limit_the_newest_are_taken(most: int, left: set[str]) -> None:
+    """By their last activity, of one instant by their beginning; what is left waits, and is read again."""
+    made = [
+        generation("1", "first", 0),
+        generation("2", "edited", 0),
+        generation("3", "twin", HOUR),
+        generation("4", "newest", HOUR),
+        generation("5", "young", 10 * HOUR),
+    ]
+    found = scanned(made, [event("x", "2", "edit_applied", HOUR - 1)])
+    decided = plan(found, replace(RULES, most=most), 10 * HOUR, np.zeros(5, dtype=np.bool_))
+    told = reasons(found, decided)
+    assert {episode for episode, reason in told.items() if reason == "limit"} == left
+    assert [found.episodes[code] for code in decided.taken] == [e for e in told if told[e] == "taken"]
+    assert told["young"] == "immature"
+    assert decided.take_generation.sum() == 4 - len(left)
+    assert decided.resume_seq == 1
+
+
 def test_only_the_key_that_made_a_generation_may_speak_of_it() -> None:
     found = scanned([generation("1", "e", 0)], [event("x", "1", "edit_applied", 9 * HOUR + 1, key="other")])
     decided = decide(found)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stages import rows, schemas, tables
-from stages.errors import InconclusiveError, InputMissingError, IntegrityError
+from stages.errors import InconclusiveError, InputMissingError, IntegrityError, UsageError
 from stages.owners import own_name
 from stages.records import RoutedExperts
 from stages.spool import Spool, SpoolDamagedError
@@ -170,6 +170,22 @@ def test_consumed_episodes_stay_out_and_the_scan_resumes_after_them(world: World
     assert third.meta["left_behind"] == {"consumed": 1, "lag": 1, "immature": 1}
     assert third.meta["events_left_behind"] == {"no_generation": 1}
     assert third.meta["events_too_late"] == 0  # the second has counted it
+
+
+def test_what_a_limit_leaves_waits_for_the_next(world: World) -> None:
+    for n in range(4):
+        world.generation(f"g{n}", f"e{n}", n, session=f"s{n}")
+    world.tick(HOUR + 3)
+    first = world.collect("collect.max_episodes=3").outputs["interactions"]
+    assert {row["id"] for row in episodes(first)} == {"e1", "e2", "e3"}
+    assert first.meta["left_behind"] == {"immature": 1, "limit": 1}
+    assert world.collect("collect.max_episodes=3").status == "noop"
+    world.promote(world.checkpoint(parent=world.live, consumed=["e1", "e2", "e3"]))
+    world.tick(2 * HOUR + 3)
+    second = world.collect("collect.max_episodes=3").outputs["interactions"]
+    assert {row["id"]: row["lag"] for row in episodes(second)} == {"e0": 1, f"tick-{HOUR + 3}": 1}
+    with pytest.raises(UsageError, match="min_episodes 5 wants more"):
+        world.collect("collect.max_episodes=3", "collect.min_episodes=5")
 
 
 def test_what_came_in_time_is_not_told_as_too_late(world: World) -> None:
