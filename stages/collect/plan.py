@@ -217,8 +217,9 @@ def _ends(scan: Scan, n: int) -> tuple[Ints, Ints]:
 
 def _beyond(ready: Ints, last_at: Ints, first_row: Ints, most: int) -> Ints:
     """Of episodes that are `ready` all but the newest `most`, by their last activity."""
-    newest = ready[np.lexsort((first_row[ready], last_at[ready]))]
-    return newest[: max(len(newest) - most, 0)]
+    order = np.lexsort((first_row[ready], last_at[ready]))  # the newest last
+    older: Ints = ready[order[: max(len(order) - most, 0)]]
+    return older
 
 
 def _resume(scan: Scan, settled: Sequence[Bools], first_row: Ints) -> int:
