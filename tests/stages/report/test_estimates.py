@@ -61,7 +61,7 @@ def test_an_interval_that_is_nearly_all_a_share_can_be_is_none() -> None:
 
 
 def test_one_session_with_most_of_the_calls_is_most_of_the_figure() -> None:
-    """Calls of sessions are very unequal. By sessions, not calls, an interval had the share 81 times in 100."""
+    """Calls of sessions are very unequal. By sessions, not calls, it had the share 81 times in 100."""
     rng, held = np.random.default_rng(3), 0
     for _ in range(300):
         calls = np.ceil(np.exp(2 + 1.8 * rng.normal(size=20)))
@@ -72,7 +72,7 @@ def test_one_session_with_most_of_the_calls_is_most_of_the_figure() -> None:
 
 
 def test_a_ratio_is_known_as_well_as_the_weights_of_its_users_say() -> None:
-    """1, 1, 1, 1 and 16 calls, one broken: 0.05. Residuals 0.95, -0.05 thrice, -0.8; leverage 1/20 and 16/20."""
+    """1, 1, 1, 1 and 16 calls, one broken: 0.05. Residuals 0.95, -0.05 thrice, -0.8; leverage 1/20, 16/20."""
     calls, broken = np.array([1.0, 1, 1, 1, 16]), np.array([1.0, 0, 0, 0, 0])
     value, low, high, _ = interval(broken, calls, np.arange(5), share=False)
     error = np.sqrt((0.95**2 + 3 * 0.05**2) / 0.95 + 0.8**2 / 0.2) / 20
