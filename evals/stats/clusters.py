@@ -1,7 +1,7 @@
 """A mean over cases that come in clusters, with the standard error that knows it.
 
 With S_g the sum and n_g the number of the values of cluster g, N = sum n_g, f_g = n_g / N and
-m = sum S_g / N:
+m = sum S_g / N (of a ratio n_g is the cluster's part of the denominator, and m the ratio):
 
     se^2 = sum_g (S_g - m n_g)^2 / (1 - f_g) / N^2
 
@@ -33,8 +33,10 @@ Floats = NDArray[np.float64]
 class ClusterSums:
     """What every clustered statistic of a mean needs: per-cluster sums and sizes, both [G] float64.
 
-    `labels` say which clusters these are, where that matters; `differ` [G] in which of them two arms did,
-    where the sums do not tell: those of a ratio's differences hold what all cases have in common.
+    Of a ratio sizes are parts of the denominator, in units of the mean case's: a file, user or session with
+    most of it has most of the weight, however few cases that are, and leverage and degrees of freedom are of
+    weights. `labels` say which clusters these are, where that matters; `differ` [G] in which of them two arms
+    did, where the sums do not tell: those of a ratio's differences hold what all cases have in common.
     """
 
     sums: Floats
@@ -88,19 +90,22 @@ def with_two(sums: Floats, sizes: Floats, of: tuple[float, float], size: float) 
     return np.append(sums, np.multiply(of, size)), np.append(sizes, [size, size])
 
 
-def cluster_sums(values: ArrayLike, clusters: Sequence[Hashable]) -> ClusterSums:
-    """Group values [N] by cluster label.
+def cluster_sums(
+    values: ArrayLike, clusters: Sequence[Hashable], weights: ArrayLike | None = None
+) -> ClusterSums:
+    """Group values [N] by cluster label; `weights` [N] of a sum N are the cases' sizes, 1 by default.
 
     Raises:
         ValueError: lengths differ, or a value is not finite.
     """
     array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1 or len(array) != len(clusters):
+    each = np.ones(len(clusters)) if weights is None else np.asarray(weights, dtype=np.float64)
+    if array.ndim != 1 or not len(array) == len(clusters) == len(each):
         raise ValueError(f"{array.shape} values for {len(clusters)} cluster labels")
-    if not np.isfinite(array).all():
+    if not (np.isfinite(array) & np.isfinite(each)).all():
         raise ValueError("a value is not finite: leave the case out and count it, do not average it")
     index: dict[Hashable, int] = {}
     where = np.array([index.setdefault(label, len(index)) for label in clusters], dtype=np.intp)
     sums = np.bincount(where, weights=array, minlength=len(index)).astype(np.float64)
-    sizes = np.bincount(where, minlength=len(index)).astype(np.float64)
+    sizes = np.bincount(where, weights=each, minlength=len(index)).astype(np.float64)
     return ClusterSums(sums, sizes, tuple(index))

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 
 from evals.stats.clusters import cluster_sums
 from evals.stats.inference import Inference
-from evals.stats.paired import ratio_values
 from evals.stats.shares import share_interval
 
 SHARE = (0.0, 1.0)
@@ -65,7 +64,8 @@ def clustered(
     used = len(told)
     if used == 0:
         return Estimate(None, None, None, 0, 0)
-    data = cluster_sums(ratio_values(y[told], n[told]), [clusters[place] for place in told])
+    each = float(n[told].mean())
+    data = cluster_sums(y[told] / each, [clusters[place] for place in told], n[told] / each)
     if bounds == SHARE and data.clusters > 1:  # some are rare: Student's is too narrow about these
         low, high = share_interval(data, level)
     else:

@@ -8,7 +8,13 @@ Metric Analytics", section 4) case i moves the difference R_c - R_b by
     v_i = (R_c - R_b) + (y_ic - R_c n_ic) / mean(n_c) - (y_ib - R_b n_ib) / mean(n_b)
 
 whose mean is the difference and whose clustered standard error is that of the difference. For
-n = 1 this is the plain paired difference y_ic - y_ib.
+n = 1 this is the plain paired difference y_ic - y_ib. A case weighs what it has of the denominators,
+
+    w_i = (n_ic / mean(n_c) + n_ib / mean(n_b)) / 2
+
+and adds v_i + (R_c - R_b) (w_i - 1) to its cluster: the same difference and residuals, with leverage and
+degrees of freedom by weight (`clusters.py`). By number, of 12 files of very unequal size, of which one or two
+make the figure, the same model was called worse 17 times in 100 at a level of 2.5.
 
 A case that has nothing in its denominator in either arm says nothing: its v_i is the difference of the
 others, without any spread. It is left out before clusters are counted, or a suite with one case that
@@ -80,10 +86,12 @@ def paired_sums(candidate: Columns, baseline: Columns, clusters: Sequence[Hashab
     told = np.flatnonzero((arms[0][1] > 0) | (arms[1][1] > 0))
     left, right = ((y[told], n[told]) for y, n in arms)
     where = [clusters[place] for place in told]
+    values = paired_values(left, right)
     alike = [np.isclose(*both, rtol=1e-9, atol=1e-12) for both in zip(left, right, strict=True)]
     differ = cluster_sums(~(alike[0] & alike[1]), where).sums > 0
-    data = cluster_sums(paired_values(left, right), where)
-    size = sum(np.abs(ratio_values(*arm)) + abs(ratio(*arm)) for arm in (left, right))
+    weights = (left[1] / left[1].mean() + right[1] / right[1].mean()) / 2
+    data = cluster_sums(values + values.mean() * (weights - 1), where, weights)
+    size = sum((np.abs(y) + abs(ratio(y, n)) * n) / n.mean() for y, n in (left, right))
     dust = ROUNDING * cluster_sums(size, where).sums
     return replace(data, sums=np.where(np.abs(data.sums) <= dust, 0.0, data.sums), differ=differ)
 

@@ -12,9 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from evals.stats.clusters import cluster_sums
 from evals.stats.inference import Inference
-from evals.stats.paired import paired_values, ratio
+from evals.stats.paired import paired_sums, ratio
 from experimenting.heldout import Row, answered, columns, figures
 from experimenting.setup import Setup
 
@@ -100,7 +99,7 @@ def _change(
 ) -> Change:
     if not sum(before[1]) or not sum(after[1]):
         return Change(first["value"], last["value"], None, None, None, False)
-    low, high = Inference(cluster_sums(paired_values(after, before), users), None).interval(0.95)
+    low, high = Inference(paired_sums(after, before, users), None).interval(0.95)
     ends = (first["low"], first["high"], last["low"], last["high"])
     apart = None not in ends and (last["low"] > first["high"] or last["high"] < first["low"])
     return Change(ratio(*before), ratio(*after), ratio(*after) - ratio(*before), low, high, apart)

@@ -13,7 +13,6 @@ import numpy as np
 
 from evals.stats.clusters import ClusterSums
 from evals.stats.inference import Inference
-from evals.stats.paired import ratio_values
 from evals.stats.shares import share_interval
 from stages.report.episodes import Floats, Ints
 
@@ -39,10 +38,13 @@ def interval(
     Raises:
         ValueError: there is no case.
     """
-    linear = ratio_values(numerator, denominator)
+    if not len(users):
+        raise ValueError("no case has a denominator: the figure is not defined")
     present, codes = np.unique(users, return_inverse=True)
-    sums = np.bincount(codes, weights=linear, minlength=len(present)).astype(np.float64)
-    sizes = np.bincount(codes, minlength=len(present)).astype(np.float64)
+    sums, sizes = (
+        np.bincount(codes, weights=column / denominator.mean(), minlength=len(present)).astype(np.float64)
+        for column in (numerator, denominator)
+    )
     data = ClusterSums(sums, sizes)
     nothing = data.mean, None, None, data.clusters
     if data.clusters < MIN_USERS or (not share and data.se == 0):

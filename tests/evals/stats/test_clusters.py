@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evals.stats.clusters import cluster_sums
-from evals.stats.paired import paired_values, ratio, ratio_values, sampling_variance
+from evals.stats.paired import paired_sums, paired_values, ratio, ratio_values, sampling_variance
 
 
 def test_mean_and_error_by_hand() -> None:
@@ -93,6 +93,28 @@ def test_paired_ratio_has_the_difference_as_its_mean() -> None:
     candidate, baseline = ([1, 0, 1, 0], [1, 1, 1, 0]), ([1, 0, 0, 0], [1, 1, 0, 1])
     values = paired_values(candidate, baseline)
     assert values.mean() == pytest.approx(2 / 3 - 1 / 3)
+
+
+def test_the_cases_of_a_ratio_weigh_what_they_have_of_it() -> None:
+    """Three files of 1, 1 and 8 lines, of which the first costs 1 bit a line more: 0.1 over all, in parts of
+    0.1, 0.1 and 0.8. Residuals 0.9, -0.1 and -0.8: se^2 = (0.81 / 0.9 + 0.01 / 0.9 + 0.64 / 0.2) / 100.
+    Degrees of freedom: squares 0.66; f^2 / (1 - f) = 1/90, 1/90, 3.2, in pairs 2 (1/8100 + 6.4/90)."""
+    lines = [1, 1, 8]
+    data = paired_sums(([3, 2, 16], lines), ([2, 2, 16], lines), "abc")
+    assert (data.mean, data.cases, data.clusters) == (pytest.approx(0.1), 3, 3)
+    assert data.sizes == pytest.approx([0.3, 0.3, 2.4])
+    assert data.sums == pytest.approx([0.3, 0, 0])  # what is alike adds nothing
+    assert data.se == pytest.approx(math.sqrt((0.82 / 0.9 + 3.2) / 100))
+    assert data.freedom == pytest.approx(1 / (0.66 + 2 / 8100 + 12.8 / 90))
+
+
+def test_arms_with_other_denominators_weigh_what_they_have_on_average() -> None:
+    """Edits 2 and 2 by one, 0 and 2 by the other, kept 2 and 0, 0 and 1: 0.5 in both. Weights 1/2 and 3/2,
+    v = (2 - 1) / 2 - 0 and (0 - 1) / 2 - (1 - 1) / 1."""
+    data = paired_sums(([2, 0], [2, 2]), ([0, 1], [0, 2]), "ab")
+    assert (data.mean, data.cases) == (pytest.approx(0), 2)
+    assert data.sizes == pytest.approx([0.5, 1.5])
+    assert data.sums == pytest.approx([0.5, -0.5])
 
 
 def test_ratio_error_matches_a_simulation() -> None:
