@@ -18,7 +18,7 @@ from cursorbench.sessions.automatic import launches_skill
 from cursorbench.sessions.calls import Arguments, Call, Open, Result, arguments_of, changes_of, edits
 from cursorbench.sessions.carried_out import not_written
 from cursorbench.sessions.codex_agents import letter_of
-from cursorbench.sessions.definitions import Checked, Definitions
+from cursorbench.sessions.definitions import Checked, Definitions, offered_in
 from cursorbench.sessions.items import AgentTurn, Automatic, Outcome, Place, Read, Status, ToolEnd, ToolUse
 from cursorbench.sessions.reading import list_of, table_of, text_of
 from cursorbench.sessions.records import first_text, json_text
@@ -73,6 +73,8 @@ def message_of(value: object) -> Message | None:
     if not isinstance(value, dict):
         return None
     role, kind = text_of(value.get("role")), text_of(value.get("type"))
+    if role == "tool" and offered_in(value):
+        return None
     if kind == "agent_message":  # Codex's, from one of its agents to another
         return Message("user", **letter_of(value)._asdict())
     own = responses_items.KINDS.get(kind, "")

@@ -1,8 +1,9 @@
 """What services for traces export of model calls, as the logged requests that `openai_log` reads.
 
-Runs of LangSmith (`list_runs`, `runs/query`), events of Braintrust (`fetch`, BTQL), observations of Langfuse,
-batches of Anthropic. What else a trace has (chains, tools, retrievers) is a program's own and tells what the
-calls tell; verdicts on it count for its last call. Not for: spans of OpenTelemetry, pages (`records.py`).
+Runs of LangSmith (`list_runs`, `runs/query`), events of Braintrust (`fetch`, BTQL), observations of Langfuse
+(`exports_langfuse.py`), batches of Anthropic. What else a trace has (chains, tools, retrievers) is a
+program's own and tells what the calls tell; verdicts on it count for its last call. Not for: spans of
+OpenTelemetry, pages (`records.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from cursorbench.sessions import exports_langfuse
 from cursorbench.sessions.reading import list_of, milliseconds, table_of, text_of
 from cursorbench.sessions.records import first_text, number
 
@@ -28,12 +30,20 @@ class Exported(NamedTuple):
         trace: the id of the trace that it is of.
         at: when it ended, or else began, ms.
         scores: what people or programs said of it, by name.
+        scored: when they did, ms, by name, where that is told.
     """
 
     record: dict[str, Any] | None
     trace: str = ""
     at: int | None = None
     scores: Mapping[str, float] = MappingProxyType({})
+    scored: Mapping[str, int] = MappingProxyType({})
+
+
+def inside(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a trace that is one document; any other row itself."""
+    found = exports_langfuse.observations(row)
+    return [row] if found is None else found
 
 
 def exported(row: dict[str, Any]) -> Exported | None:
@@ -42,10 +52,11 @@ def exported(row: dict[str, Any]) -> Exported | None:
         return _langsmith(row)
     if "span_attributes" in row and "root_span_id" in row:
         return _braintrust(row)
-    if "type" in row and row.keys() & {"parentObservationId", "parent_observation_id"}:
-        own = text_of(row["type"]).upper() == "GENERATION"
+    if exports_langfuse.is_observation(row):
+        asked = exports_langfuse.call(row) if exports_langfuse.is_call(row) else None
         at = _time(row, "endTime", "end_time", "startTime", "start_time")
-        return Exported(row if own else None, first_text(row, "traceId", "trace_id"), at)
+        trace, (scores, scored) = first_text(row, "traceId", "trace_id"), exports_langfuse.scores_of(row)
+        return Exported(asked, trace, at, scores, scored)
     if "custom_id" in row and isinstance(params := row.get("params"), dict):
         return Exported({**row, "request": params})
     result = table_of(row.get("result"))

@@ -120,3 +120,75 @@ def test_batches_of_anthropic(tmp_path: Path) -> None:
     told = [(one.session, one.text) for one in found if isinstance(one, UserTurn | AgentTurn)]
     assert told == [("a", "fix"), ("a", "Done.")]
     assert not [one for one in found if isinstance(one, Quarantined)]
+
+
+DEFINED = {"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}
+
+
+def a_trace_of_langfuse(texts: bool) -> dict[str, Any]:
+    """A trace as Langfuse's page downloads it, in no order: two calls, one in a generation of its own."""
+
+    def observation(n: int, kind: str, asked: Any, given: Any, **more: Any) -> dict[str, Any]:
+        of = {"id": f"o{n}", "traceId": "trace", "type": kind, "parentObservationId": None, **more}
+        times = {"startTime": f"2026-11-01T{SECONDS[n]}", "endTime": f"2026-11-01T{SECONDS[n + 1]}"}
+        told = [json.dumps(one) if texts else one for one in (asked, given)]
+        late = {"createdAt": "2026-11-01T11:00:00Z", "providedModelName": "m"}
+        return {**of, **times, **late, "input": told[0], "output": told[1]}
+
+    tool = {"role": "tool", "content": DEFINED}
+    called = {"role": "assistant", "content": "", "additional_kwargs": {"tool_calls": [CALL]}}
+    around = {"type": "GENERATION", "id": "around", "endTime": "2026-11-01T10:00:06Z"}
+    second = observation(1, "GENERATION", [*ASKED, tool, called, END], DONE, parentObservationId="around")
+    found = [
+        second,
+        {**observation(0, "SPAN", {"prompt": "fix"}, "Done."), **around},
+        observation(0, "GENERATION", [*ASKED, tool], called),
+    ]
+    scores = [
+        {"name": "tone", "value": 0.5, "observationId": "o0", "timestamp": "2026-11-01T12:00:00Z"},
+        {"name": "user_score", "value": 1, "observationId": None, "timestamp": "2026-11-02T10:00:00Z"},
+    ]
+    trace = {"id": "trace", "projectId": "p", "sessionId": "s", "bookmarked": False, "scores": scores}
+    return {"trace": trace, "observations": found}
+
+
+@pytest.mark.parametrize("texts", [False, True])
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("shape", ["page", "server", "api"])
+def test_a_trace_that_langfuse_downloads(tmp_path: Path, texts: bool, indent: int | None, shape: str) -> None:
+    """It was of no known kind. Inputs as texts (its newer API) were a person's words, each a session's."""
+    document, path = a_trace_of_langfuse(texts), tmp_path / "trace.json"
+    trace = document["trace"]
+    if shape == "server":
+        document = {"observations": document["observations"], "scores": trace["scores"]}
+        document["observations"] = [{**one, "sessionId": "s"} for one in document["observations"]]
+    elif shape == "api":
+        document = {**trace, "observations": document["observations"]}
+    path.write_text(json.dumps(document, indent=indent))
+    assert kinds.kind_of(path) == "openai-log"
+    found = [one for _, one in kinds.read(path)]
+    assert not [one for one in found if isinstance(one, Quarantined)]
+    assert [one.text for one in found if isinstance(one, UserTurn)] == ["fix"]
+    said = [(one.model, one.text, one.at, one.duration_ms) for one in found if isinstance(one, AgentTurn)]
+    began = 1_793_527_200_000
+    assert said == [("m", "", began, 2000.0), ("m", "Done.", began + 2000, 3000.0)]
+    assert [(one.id, one.name, one.checked) for one in found if isinstance(one, ToolUse)] == [
+        ("call_abcdef", "ls", "ok")
+    ]
+    assert [(one.text, one.outcome) for one in found if isinstance(one, ToolEnd)] == [("a.py", "ok")]
+    assert {one.session for one in found if not isinstance(one, Quarantined)} == {"s"}
+    verdicts = [(one.name, one.value, one.at) for one in found if isinstance(one, Feedback)]
+    assert verdicts == [("tone", 0.5, began + 7_200_000), ("user_score", 1.0, began + 86_400_000)]
+    places = [type(one) for one in found if isinstance(one, AgentTurn | Feedback)]
+    assert places == [AgentTurn, Feedback, AgentTurn, Feedback]  # the first is about the first answer
+
+
+def test_a_call_that_goes_on_with_its_trace(tmp_path: Path) -> None:
+    """Of the Responses API, which knows what was said before: each was a session of its own."""
+    document = a_trace_of_langfuse(texts=True)
+    document["trace"]["sessionId"] = None
+    document["observations"][0]["input"] = json.dumps([END])
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(document))
+    found = [one for _, one in kinds.read(path)]
+    assert len({one.session for one in found if not isinstance(one, Quarantined)}) == 1
