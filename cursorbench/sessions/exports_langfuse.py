@@ -69,22 +69,21 @@ def scores_of(row: dict[str, Any]) -> tuple[dict[str, float], dict[str, int]]:
 def call(row: dict[str, Any]) -> dict[str, Any]:
     """A generation as a logged request."""
     asked, given = _value(row.get("input")), _value(row.get("output"))
-    if isinstance(asked, dict):
-        asked = [asked] if "role" in asked else next(map(_value, _lists(asked)), asked)
-    if isinstance(asked, dict) and isinstance(prompt := asked.get("prompt"), str):  # of Vercel's AI SDK
+    told = dict(asked) if isinstance(asked, dict) else {}
+    if "role" in told:
+        asked = [told]
+    elif isinstance(prompt := told.get("prompt"), str):  # of Vercel's AI SDK
         asked = [{"role": "user", "content": prompt}]
+    else:
+        lists = (_value(told.get(name)) for name in ("messages", "input"))
+        asked = next((found for found in lists if isinstance(found, list)), asked)
     if isinstance(given, dict) and isinstance(given.get("message"), dict):
         given = given["message"]
     listed = [_message(one) for one in asked] if isinstance(asked, list) else asked
     answer = [_message(one) for one in given] if isinstance(given, list) else _message(given)
-    tools = [found for one in list_of(listed) if (found := offered_in(table_of(one)))]
-    told = {"input": listed, "output": answer, "model": first_text(row, *_MODEL)}
-    return {**row, **told, **({"tools": tools} if tools else {})}
-
-
-def _lists(asked: dict[str, Any]) -> list[Any]:
-    """What may be the messages of an input."""
-    return [asked[name] for name in ("messages", "input") if isinstance(_value(asked.get(name)), list)]
+    tools = [found for one in list_of(listed) if (found := offered_in(table_of(one)))] or told.get("tools")
+    more = {"input": listed, "output": answer, "model": first_text(row, *_MODEL)}
+    return {**row, **more, **({"tools": tools} if tools else {})}
 
 
 def _value(value: object) -> Any:

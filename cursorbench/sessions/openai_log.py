@@ -163,7 +163,7 @@ class _Log:
             return episode  # TensorZero's, which its feedback calls name
         conversation = request.get("conversation")
         told = text_of(conversation) or text_of(table_of(conversation).get("id"))
-        beside = (table_of(record.get(name)) for name in ("metadata", "request_properties"))
+        beside = (table_of(record.get(name)) for name in ("metadata", "request_properties", "properties"))
         tables = (record, *beside, request, table_of(request.get("metadata")))
         for names in (_SESSION, _SESSION_LATE):
             for table in tables:
@@ -214,7 +214,8 @@ def _request(record: dict[str, Any]) -> dict[str, Any]:
         if inner:
             body = _table(inner.get("body"))
             return body or inner
-    return record
+    asked = _table(record.get("input"))  # Langfuse's and OpenPipe's: what was asked, also as text
+    return asked if list_of(asked.get("messages")) or list_of(asked.get("input")) else record
 
 
 def _response(record: dict[str, Any]) -> object:
@@ -240,8 +241,6 @@ def _is_answer(record: dict[str, Any]) -> bool:
 
 def _messages(request: dict[str, Any]) -> list[Message]:
     entries = request.get("messages") or request.get("input")
-    inner = _table(entries)  # Langfuse's input: what was asked, also as text
-    entries = next((inner[name] for name in ("messages", "input") if list_of(inner.get(name))), entries)
     if isinstance(entries, str):
         message = Message("user")
         content_of(message, entries)

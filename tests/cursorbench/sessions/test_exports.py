@@ -78,9 +78,45 @@ def of_langfuse() -> object:
     return {"data": rows, "meta": {"page": 1, "totalItems": 3}}
 
 
+def of_helicone() -> object:
+    """The answer of its `POST /v1/request/query`."""
+
+    def request(n: int, asked: Any, given: Any, **more: Any) -> dict[str, Any]:
+        answer = {"id": f"c{n}", "model": "m", "choices": [{"index": 0, "message": given}]}
+        told = {"request_body": {"model": "m", "messages": asked}, "response_body": answer, "delay_ms": 9}
+        named = {"request_properties": None, "properties": {"Helicone-Session-Id": "h"}, "scores": None}
+        return {"request_created_at": f"2026-11-01T{SECONDS[n]}", **told, **named, **more}
+
+    late = {"scores": {"user_score": 1}, "feedback_rating": None}
+    return {"data": [request(1, [*ASKED, CALLS, END], DONE, **late), request(0, ASKED, CALLS)], "error": None}
+
+
+def of_weave() -> object:
+    """Calls as its service gives them, the root of the trace among them."""
+
+    def call(n: int, asked: Any, given: Any, op: str = "openai.chat.completions.create") -> dict[str, Any]:
+        times = {"started_at": f"2026-11-01T{SECONDS[n]}", "ended_at": f"2026-11-01T{SECONDS[n + 1]}"}
+        of = {"id": f"w{n}", "trace_id": "trace", "parent_id": None, "thread_id": "t", "exception": None}
+        return {**of, **times, "op_name": f"weave:///e/p/op/{op}:x", "inputs": asked, "output": given}
+
+    answers = [
+        {"id": f"c{n}", "model": "m", "choices": [{"message": one}]} for n, one in enumerate((CALLS, DONE))
+    ]
+    first = call(0, {"self": {}, "model": "m", "messages": ASKED}, answers[0])
+    second = call(1, {"self": {}, "model": "m", "messages": [*ASKED, CALLS, END]}, answers[1])
+    return [first, second, call(0, {"question": "fix"}, "Done.", "answer")]
+
+
 @pytest.mark.parametrize(
     ("export", "scored"),
-    [(of_langchain, True), (of_langsmith_wrapper, True), (of_braintrust, True), (of_langfuse, False)],
+    [
+        (of_langchain, True),
+        (of_langsmith_wrapper, True),
+        (of_braintrust, True),
+        (of_langfuse, False),
+        (of_helicone, True),
+        (of_weave, False),
+    ],
 )
 @pytest.mark.parametrize("indent", [None, 1])
 def test_a_trace_is_the_session_that_it_was(
@@ -192,3 +228,29 @@ def test_a_call_that_goes_on_with_its_trace(tmp_path: Path) -> None:
     path.write_text(json.dumps(document))
     found = [one for _, one in kinds.read(path)]
     assert len({one.session for one in found if not isinstance(one, Quarantined)}) == 1
+
+
+@pytest.mark.parametrize(("rating", "value"), [(True, 1.0), (False, -1.0), (None, None)])
+def test_a_rating_of_helicone_is_a_thumb(tmp_path: Path, rating: bool | None, value: float | None) -> None:
+    answer = {"id": "c", "model": "m", "choices": [{"index": 0, "message": DONE}]}
+    row = {"request_created_at": "2026-11-01T10:00:00Z", "request_body": {"model": "m", "messages": ASKED}}
+    row |= {"response_body": answer, "feedback_rating": rating, "feedback_created_at": "2026-11-01T11:00:00Z"}
+    path = tmp_path / "export.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    told = [(one.name, one.value, one.at) for _, one in kinds.read(path) if isinstance(one, Feedback)]
+    assert told == ([] if value is None else [("thumb", value, 1_793_530_800_000)])
+
+
+def test_tools_that_were_offered_in_an_input(tmp_path: Path) -> None:
+    """Of OpenPipe and Langfuse, whose input is the whole request: its calls were not checked."""
+    asked = {"model": "m", "messages": ASKED, "tools": [DEFINED]}
+    answer = {"id": "c", "model": "m", "choices": [{"index": 0, "message": CALLS}]}
+    langfuse = {"id": "o", "traceId": "t", "type": "GENERATION", "parentObservationId": None}
+    for row in (
+        {"input": asked, "output": answer, "tags": {}},
+        {**langfuse, "input": asked, "output": CALLS},
+    ):
+        path = tmp_path / "export.jsonl"
+        path.write_text(json.dumps(row) + "\n")
+        told = [one.checked for _, one in kinds.read(path) if isinstance(one, ToolUse)]
+        assert told == ["ok"]
