@@ -39,13 +39,13 @@ def observations(document: dict[str, Any]) -> list[dict[str, Any]] | None:
     if not found or not all(map(is_observation, found)):
         return None
     trace = table_of(document.get("trace")) or document
-    around = {one.get("parentObservationId") for one in found if is_call(one)}
+    around = {text_of(one.get("parentObservationId")) for one in found if is_call(one)} - {""}
     scores = [*list_of(document.get("scores")), *list_of(table_of(document.get("trace")).get("scores"))]
     rows = []
     for one in sorted(found, key=lambda one: milliseconds(one.get("endTime") or one.get("startTime")) or 0):
         own = [score for score in map(table_of, scores) if score.get("observationId") == one.get("id")]
         told = {"sessionId": text_of(one.get("sessionId")) or trace.get("sessionId"), "scores": own}
-        rows.append({**one, **told, **({"type": "SPAN"} if one.get("id") in around else {})})
+        rows.append({**one, **told, **({"type": "SPAN"} if text_of(one.get("id")) in around else {})})
     whole = [score for score in map(table_of, scores) if not score.get("observationId")]
     about = {"type": "TRACE", "parentObservationId": None, "traceId": rows[-1].get("traceId")}
     return [*rows, {**about, "endTime": rows[-1].get("endTime"), "scores": whole}]

@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cursorbench.sessions import kinds
+from cursorbench.sessions import kinds, openai_log
 from cursorbench.sessions.items import AgentTurn, Feedback, Quarantined, ToolEnd, ToolUse, UserTurn
+from cursorbench.sessions.seen import Seen
+from tests.cursorbench.sessions.garbage import FEW, retyped
 
 ASKED = [{"role": "system", "content": "Help."}, {"role": "user", "content": "fix"}]
 CALL = {"id": "call_abcdef", "type": "function", "function": {"name": "ls", "arguments": '{"at": "."}'}}
@@ -254,3 +258,24 @@ def test_tools_that_were_offered_in_an_input(tmp_path: Path) -> None:
         path.write_text(json.dumps(row) + "\n")
         told = [one.checked for _, one in kinds.read(path) if isinstance(one, ToolUse)]
         assert told == ["ok"]
+
+
+@FEW
+@given(data=st.data())
+def test_values_of_any_type_raise_nothing(tmp_path: Path, data: st.DataObject) -> None:
+    made = [of_langchain, of_braintrust, of_langfuse, of_helicone, of_weave]
+    document = data.draw(st.sampled_from([*made, lambda: a_trace_of_langfuse(texts=True)]))()
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps(retyped(retyped(document, data), data)))
+    kinds.kind_of(path)
+    list(openai_log.read(path, Seen()))
+
+
+@pytest.mark.parametrize("name", ["id", "parentObservationId"])
+def test_ids_that_are_none_raise_nothing(tmp_path: Path, name: str) -> None:
+    document = a_trace_of_langfuse(texts=True)
+    for one in document["observations"]:
+        one[name] = [{}]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(document))
+    assert [one.text for _, one in kinds.read(path) if isinstance(one, UserTurn)] == ["fix"]
