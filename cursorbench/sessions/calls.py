@@ -16,6 +16,7 @@ import msgspec
 from cursorbench.sessions.items import Edit, Place, Status
 from cursorbench.sessions.reading import list_of, parsed, table_of
 
+REDACTED = "redacted-by-litellm"  # what LiteLLM writes for texts and arguments that it was told to leave out
 _PATHS = (
     "path",
     "file_path",
@@ -51,11 +52,15 @@ _HEADER = re.compile(r"\*\*\* (Add File|Update File|Delete File|Move to): (.+?)\
 
 
 class Arguments(msgspec.Struct, frozen=True):
-    """A call's arguments: JSON text as the log has it, its table when it is one, else why not."""
+    """A call's arguments: JSON text as the log has it, its table when it is one, else why not.
+
+    `untold`: the log left them out, so that nothing is known of them.
+    """
 
     text: str = ""
     table: dict[str, Any] = {}
     invalid: str = ""
+    untold: bool = False
 
     def written(self) -> str:
         """The same for a table and for a text of it, whatever blanks that has."""
@@ -130,6 +135,8 @@ def arguments_of(value: object) -> Arguments:
     """Arguments given as a table or, as the OpenAI API does, as text that should be JSON."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return Arguments()
+    if value == REDACTED:
+        return Arguments(untold=True)
     if isinstance(value, dict):
         return Arguments(text=json_text(value), table=value)
     if not isinstance(value, str):

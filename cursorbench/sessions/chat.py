@@ -18,7 +18,7 @@ from cursorbench.sessions.automatic import launches_skill
 from cursorbench.sessions.calls import Arguments, Call, Open, Result, arguments_of, changes_of, edits
 from cursorbench.sessions.carried_out import not_written
 from cursorbench.sessions.codex_agents import letter_of
-from cursorbench.sessions.definitions import Checked, Definitions
+from cursorbench.sessions.definitions import Checked, Definitions, offered_in
 from cursorbench.sessions.items import AgentTurn, Automatic, Outcome, Place, Read, Status, ToolEnd, ToolUse
 from cursorbench.sessions.reading import list_of, table_of, text_of
 from cursorbench.sessions.records import first_text, json_text
@@ -73,6 +73,9 @@ def message_of(value: object) -> Message | None:
     if not isinstance(value, dict):
         return None
     role, kind = text_of(value.get("role")), text_of(value.get("type"))
+    redacted = role != "assistant" and value.get("content") == calls.REDACTED
+    if redacted or (role == "tool" and offered_in(value)):
+        return None
     if kind == "agent_message":  # Codex's, from one of its agents to another
         return Message("user", **letter_of(value)._asdict())
     own = responses_items.KINDS.get(kind, "")
@@ -141,7 +144,7 @@ def _add(message: Message, part: dict[str, Any]) -> None:
                 _add(message, inner)
     elif kind in _TEXT:
         text = first_text(part, "text", "content", "refusal")
-        message.text = "\n".join(filter(None, [message.text, text]))
+        message.text = "\n".join(filter(None, [message.text, "" if text == calls.REDACTED else text]))
 
 
 def _has_parts(part: dict[str, Any]) -> bool:
@@ -288,8 +291,8 @@ class Conversation:
                     duration_ms=told.duration_ms, span=told.span,
                 )  # fmt: skip
             for call in message.calls:
-                offers = tools if tools and call.id not in ended else None  # nobody offers the service's
-                fit = offers.check(call.name, call.arguments.text, offered=offered) if offers else ""
+                ours = call.id not in ended and not call.arguments.untold  # nobody offers the service's
+                fit = tools.check(call.name, call.arguments.text, offered=offered) if tools and ours else ""
                 yield from self.call(session, call, at, place, "" if call.arguments.invalid else fit)
             for result in message.results:
                 if result.id in own:

@@ -3,13 +3,15 @@
 Since June 2025 each piece of a streamed answer has a header of its own, and calls stand behind the words as
 `name(arguments)`, in pieces too (`_formatChatMessage` of continuedev/continue's core/llm/index.ts). An edit
 that an agent made repeats the words as the chat shows them (gui/src/util/editOutcomeLogger.ts). For
-`continue_dev`. Not for: calls, which are events of their own.
+`continue_dev` and `continue_session`, which may tell of the same chat. Not for: calls, events of their own.
 """
 
 from __future__ import annotations
 
 import re
 from hashlib import blake2b
+
+from cursorbench.sessions.seen import Seen
 
 _HEAD = "<assistant>\n"
 _END = "\n\n"
@@ -25,8 +27,8 @@ def digest(*parts: str) -> str:
 
 
 def answer_id(session: str, completion: str) -> str:
-    """The name that a thumb has for the answer: it repeats it as it was logged."""
-    return digest(session, completion) if completion else ""
+    """The name that a thumb has for the answer: it repeats its words, of one without any what was logged."""
+    return digest(session, words_of(completion) or completion) if completion else ""
 
 
 def shown_id(completion: str) -> str:
@@ -47,3 +49,24 @@ def words_of(completion: str) -> str:
         called = called or bool(pieces[-1])
         pieces.pop()
     return "".join(pieces)
+
+
+def tells_call(seen: Seen, call: str) -> None:
+    """Notes that a session tells this call, whose event of the development data repeats it."""
+    seen.first("continue", f"told:{call}" if call else "")
+
+
+def told_call(seen: Seen, call: str) -> bool:
+    """Whether a session told this call."""
+    return seen.knows("continue", f"told:{call}")
+
+
+def tells_edits(seen: Seen, completion: str) -> None:
+    """Notes that a session tells what this answer's calls changed."""
+    if one := shown_id(completion):
+        seen.first("continue", f"edited:{one}")
+
+
+def told_edits(seen: Seen, completion: str) -> bool:
+    """Whether a session told what the answer of these words changed."""
+    return seen.knows("continue", f"edited:{shown_id(completion)}")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from cursorbench.sessions import spoken
+from cursorbench.sessions import continue_answers, spoken
 from cursorbench.sessions.calls import arguments_of
 from cursorbench.sessions.continue_answers import answer_id, digest, shown_id, words_of
 from cursorbench.sessions.continue_prompt import context, last_message, path_of
@@ -198,6 +198,8 @@ def _edit_decided(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[R
         return
     one = answer = _edit_id(event)
     if not seen.knows("continue", f"edit:{one}"):  # an agent's, in a chat
+        if continue_answers.told_edits(seen, text_of(event.get("completion"))):
+            return
         answer = shown_id(text_of(event.get("completion")))
     if not seen.first("continue", f"decided:{one}:{at}:{digest(*_code(event))}" if one else ""):
         return
@@ -244,6 +246,8 @@ def _tool(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[Read]:
     one, name, at = text_of(event.get("toolCallId")), text_of(event.get("functionName")), _at(event)
     if not name:
         yield Quarantined(place, "a tool call without a name")
+        return
+    if continue_answers.told_call(seen, one):
         return
     logged = (event.get(field) for field in ("toolCallArgs", "functionArgs", "parsedArgs"))
     arguments = next((found for found in map(arguments_of, logged) if found.text), arguments_of(None))

@@ -13,9 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cursorbench.sessions.calls import Result
+from msgspec import structs
+
+from cursorbench.sessions.calls import Result, changes_of
 from cursorbench.sessions.chat import Answer, Conversation, Message, message_of, plain_text
-from cursorbench.sessions.items import Place, Quarantined, Read
+from cursorbench.sessions.continue_answers import answer_id, shown_id, tells_call, tells_edits
+from cursorbench.sessions.items import AgentTurn, Place, Quarantined, Read, ToolUse
 from cursorbench.sessions.reading import json_document, list_of, milliseconds, table_of, text_of
 from cursorbench.sessions.records import first_text, mentions, opening
 from cursorbench.sessions.refusals import refusal
@@ -79,12 +82,23 @@ def _items(path: Path, seen: Seen, told: dict[str, Any]) -> Iterator[Read]:
             if message.text or message.thinking or message.calls:
                 model = first_text(table_of(given.get("usage")), "model")
                 answer = Answer(message=message, model=model)
-                yield from conversation.request(session, [], answer, **about)
+                named = answer_id(session, message.text), shown_id(message.text)
+                for item in conversation.request(session, [], answer, **about):
+                    yield _named(item, seen, *named)
+                if any(changes_of(call.name, call.arguments.table) for call in message.calls):
+                    tells_edits(seen, message.text)
             ended = Message("tool", results=[result for state in states for result in _result(state)])
             yield from conversation.request(session, [ended] if ended.results else [], None, **about)
         if summary := text_of(one.get("conversationSummary")):
             summed_up = Message("user", text=summary, automatic="continuation")
             yield from conversation.request(session, [summed_up], None, **about)
+
+
+def _named(item: Read, seen: Seen, one: str, shown: str) -> Read:
+    """An item of an answer, with the names that development data has for it."""
+    if isinstance(item, ToolUse):
+        tells_call(seen, item.id)
+    return structs.replace(item, id=one, span=shown) if isinstance(item, AgentTurn) else item
 
 
 def _result(state: dict[str, Any]) -> Iterator[Result]:

@@ -99,3 +99,9 @@ class KnownDefinitions:
         if len(self._known) > _KEPT:
             self._known.popitem(last=False)
         return found
+
+
+def offered_in(message: dict[str, Any]) -> dict[str, Any]:
+    """The definition that a message of the role tool is, as Langfuse tells LangChain's tools; else empty."""
+    content = table_of(message.get("content"))
+    return content if isinstance(content.get("function"), dict) or "input_schema" in content else {}

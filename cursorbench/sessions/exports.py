@@ -1,16 +1,18 @@
 """What services for traces export of model calls, as the logged requests that `openai_log` reads.
 
-Runs of LangSmith (`list_runs`, `runs/query`), events of Braintrust (`fetch`, BTQL), observations of Langfuse,
-batches of Anthropic. What else a trace has (chains, tools, retrievers) is a program's own and tells what the
-calls tell; verdicts on it count for its last call. Not for: spans of OpenTelemetry, pages (`records.py`).
+Runs of LangSmith (`list_runs`, `runs/query`), events of Braintrust (`fetch`, BTQL), observations of Langfuse
+(`exports_langfuse.py`), requests of Helicone, calls of W&B's Weave, batches of Anthropic. What else a trace
+has (chains, tools, retrievers) is a program's own and tells what the calls tell; verdicts on it count for its
+last call. Not for: spans of OpenTelemetry, pages (`records.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from cursorbench.sessions import exports_langfuse
 from cursorbench.sessions.reading import list_of, milliseconds, table_of, text_of
 from cursorbench.sessions.records import first_text, number
 
@@ -28,31 +30,48 @@ class Exported(NamedTuple):
         trace: the id of the trace that it is of.
         at: when it ended, or else began, ms.
         scores: what people or programs said of it, by name.
+        scored: when they did, ms, by name, where that is told.
     """
 
     record: dict[str, Any] | None
     trace: str = ""
     at: int | None = None
     scores: Mapping[str, float] = MappingProxyType({})
+    scored: Mapping[str, int] = MappingProxyType({})
+
+
+def inside(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a trace that is one document; any other row itself."""
+    found = exports_langfuse.observations(row)
+    return [row] if found is None else found
 
 
 def exported(row: dict[str, Any]) -> Exported | None:
     """What a row tells; None where it is of no service's export that is known."""
-    if "run_type" in row and row.keys() & {"inputs", "outputs"}:
-        return _langsmith(row)
-    if "span_attributes" in row and "root_span_id" in row:
-        return _braintrust(row)
-    if "type" in row and row.keys() & {"parentObservationId", "parent_observation_id"}:
-        own = text_of(row["type"]).upper() == "GENERATION"
-        at = _time(row, "endTime", "end_time", "startTime", "start_time")
-        return Exported(row if own else None, first_text(row, "traceId", "trace_id"), at)
-    if "custom_id" in row and isinstance(params := row.get("params"), dict):
-        return Exported({**row, "request": params})
-    result = table_of(row.get("result"))
-    if "custom_id" in row and result.get("type") in _BATCH:
-        answer = result.get("message") or {"error": result.get("error") or result["type"]}
-        return Exported({"custom_id": row["custom_id"], "response": answer})
+    keys = row.keys()
+    for fields, one_of, reader in _SERVICES:
+        if keys >= fields and (not one_of or keys & one_of):
+            return reader(row)
     return None
+
+
+def _langfuse(row: dict[str, Any]) -> Exported:
+    asked = exports_langfuse.call(row) if exports_langfuse.is_call(row) else None
+    at = _time(row, "endTime", "end_time", "startTime", "start_time")
+    trace, (scores, scored) = first_text(row, "traceId", "trace_id"), exports_langfuse.scores_of(row)
+    return Exported(asked, trace, at, scores, scored)
+
+
+def _asked_of_anthropic(row: dict[str, Any]) -> Exported | None:
+    return Exported({**row, "request": row["params"]}) if isinstance(row["params"], dict) else None
+
+
+def _answered_by_anthropic(row: dict[str, Any]) -> Exported | None:
+    result = table_of(row["result"])
+    if result.get("type") not in _BATCH:
+        return None
+    answer = result.get("message") or {"error": result.get("error") or result["type"]}
+    return Exported({"custom_id": row["custom_id"], "response": answer})
 
 
 def _langsmith(row: dict[str, Any]) -> Exported:
@@ -94,6 +113,36 @@ def _answer(outputs: dict[str, Any]) -> dict[str, Any]:
     made = table_of(outputs.get("llm_output"))
     model = first_text(made, "model_name", "model") or first_text(told, "model_name", "model")
     return {**message, "role": "assistant", "model": model, "id": first_text(made, "id")}
+
+
+def _helicone(row: dict[str, Any]) -> Exported:
+    """A request of Helicone's, with its user's thumb."""
+    told = table_of(row.get("scores")).items()
+    scores = {name: n for name, one in told if (n := number(one)) is not None}
+    rated = row.get("feedback_rating")
+    if isinstance(rated, bool):
+        scores["thumb"] = 1.0 if rated else -1.0
+    when = _time(row, "feedback_created_at")
+    scored = {"thumb": when} if when is not None else {}
+    model = first_text(row, "response_model", "request_model", "model")
+    return Exported({**row, "model": model}, "", _time(row, "request_created_at"), scores, scored)
+
+
+def _weave(row: dict[str, Any]) -> Exported:
+    """A call that W&B's Weave traced; those that are asked by messages are of a model."""
+    asked, given, trace = table_of(row.get("inputs")), row.get("output"), text_of(row.get("trace_id"))
+    at = _time(row, "ended_at", "started_at")
+    called = "model" in asked and (list_of(asked.get("messages")) or asked.get("input"))
+    if not called or not isinstance(given, dict):
+        return Exported(None, trace, at)
+    record = {
+        "request": asked,
+        "response": {**given, "id": first_text(given, "id") or text_of(row.get("id"))},
+        "metadata": {"thread_id": row.get("thread_id")},
+        "start_time": row["started_at"],
+        "end_time": row.get("ended_at"),
+    }
+    return Exported(record, trace, at)
 
 
 def _time(table: dict[str, Any], *names: str) -> int | None:
@@ -158,3 +207,15 @@ def _braintrust(row: dict[str, Any]) -> Exported:
         **{name: row[name] for name in ("error",) if row.get(name)},
     }
     return Exported(record, trace, at, scores)
+
+
+_SERVICES: tuple[tuple[set[str], set[str], Callable[[dict[str, Any]], Exported | None]], ...] = (
+    # a row has all of these fields, and one of those; more specific ones come first
+    ({"run_type"}, {"inputs", "outputs"}, _langsmith),
+    ({"span_attributes", "root_span_id"}, set(), _braintrust),
+    ({"type"}, {"parentObservationId", "parent_observation_id"}, _langfuse),
+    ({"request_created_at"}, {"feedback_rating", "scores"}, _helicone),
+    ({"op_name", "started_at"}, set(), _weave),
+    ({"custom_id", "params"}, set(), _asked_of_anthropic),
+    ({"custom_id", "result"}, set(), _answered_by_anthropic),
+)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from cursorbench.sessions import indented
 from cursorbench.sessions.items import Place, Quarantined
 from cursorbench.sessions.reading import BYTE_ORDER_MARK, json_document, lines, lines_backwards, parsed
 
@@ -33,15 +34,19 @@ def json_lines(
 ) -> Iterator[tuple[Place, dict[str, Any]] | Quarantined]:
     """The JSON objects of a file of lines, and what cannot be read; `is_line` as for `objects`.
 
-    What a hook or `jq -s` made of such a file, one list of its objects, is read as they are. `backwards`
-    begins with the last line. Raises OSError when the file cannot be read at all.
+    What a hook or `jq -s` made of such a file, one list of its objects, is read as they are; so are indented
+    ones (`indented.py`). `backwards` begins with the last. Raises OSError when it cannot be read at all.
     """
     if (members := _list_of(path)) is not None:
         for one in reversed(members) if backwards else members:
             place = Place(str(path))
             yield (place, one) if isinstance(one, dict) else Quarantined(place, "not a JSON object")
         return
-    for found in (lines_backwards if backwards else lines)(path):
+    if (told := indented.lines_of(path)) is None:
+        told = (lines_backwards if backwards else lines)(path)
+    elif backwards:
+        told = reversed(list(told))
+    for found in told:
         if isinstance(found, Quarantined):
             yield found
             continue

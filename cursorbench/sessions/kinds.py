@@ -22,6 +22,7 @@ from typing import Protocol
 from msgspec import structs
 
 from cursorbench.errors import InputMissingError, UsageError
+from cursorbench.sessions import indented
 from cursorbench.sessions.compressed import unpacked
 from cursorbench.sessions.entire_beside import in_order
 from cursorbench.sessions.glued import first_of_list
@@ -109,8 +110,9 @@ def _is_json(head: bytes) -> bool:
 
 
 def _as_lines(head: bytes) -> bytes:
-    """The beginning of a list as that of the log of lines that it was made of; empty where it is no list."""
-    return b"\n".join(json_text(one).encode() for one in first_of_list(head, _MEMBERS))
+    """The beginning of a list, or of indented objects, as that of the log of lines that it was made of."""
+    members = [json_text(one).encode() for one in first_of_list(head, _MEMBERS)]
+    return b"\n".join(members or indented.first_lines(head, _MEMBERS))
 
 
 def _head(path: Path) -> bytes:

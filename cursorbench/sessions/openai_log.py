@@ -18,7 +18,7 @@ from msgspec import structs
 
 from cursorbench.sessions.chat import Answer, Conversation, Message, content_of, message_of
 from cursorbench.sessions.definitions import KnownDefinitions
-from cursorbench.sessions.exports import exported
+from cursorbench.sessions.exports import exported, inside
 from cursorbench.sessions.items import AgentTurn, Completion, Feedback, Place, Quarantined, Read
 from cursorbench.sessions.openai_answers import answer_of, chunks_of, is_stream
 from cursorbench.sessions.reading import list_of, milliseconds, parsed, table_of, text_of
@@ -34,8 +34,8 @@ _SESSION = (
     "Helicone-Session-Id",
 )
 _SESSION_LATE = ("prompt_cache_key", "custom_id")
-_AT = (
-    *("timestamp", "created_at", "createdAt", "start_time", "startTime", "time", "ts", "logged_at"),
+_AT = (  # where a row tells both, it was made after the call
+    *("timestamp", "start_time", "startTime", "created_at", "createdAt", "time", "ts", "logged_at"),
     "request_created_at",
 )
 _END = ("end_time", "endTime")
@@ -46,6 +46,8 @@ _MENTIONED = (  # by a document that is longer than what is looked at
     ("messages", "role", "content", "model"),
     ("run_type", "inputs", "dotted_order"),
     ("span_attributes", "root_span_id", "input"),
+    ("observations", "traceId", "startTime"),
+    ("trace", "projectId", "sessionId", "bookmarked"),
 )
 _ANSWERS = 1 << 16  # answers whose session is remembered for `previous_response_id`
 
@@ -55,7 +57,7 @@ def recognises(path: Path, head: bytes) -> bool:
     found = first_objects(head)
     if not found:
         return any(mentions(head, *names) for names in _MENTIONED)
-    return any(exported(one) or (not _OTHERS & one.keys() and _is_exchange(one)) for one in found)
+    return any(exported(inside(one)[0]) or (not _OTHERS & one.keys() and _is_exchange(one)) for one in found)
 
 
 def read(path: Path, seen: Seen) -> Iterator[Read]:
@@ -65,7 +67,8 @@ def read(path: Path, seen: Seen) -> Iterator[Read]:
         if isinstance(found, Quarantined):
             yield found
         else:
-            yield from log.row(found[1], found[0])
+            for row in inside(found[1]):
+                yield from log.row(row, found[0])
     yield from log.verdicts()
 
 
@@ -87,17 +90,19 @@ class _Log:
             yield from self.exchange(row, place)
             return
         session, answer = "", ""
-        for item in self.exchange(told.record, place) if told.record else ():
+        known = self._last.get(told.trace, ("", ""))[0] if told.trace else ""
+        for item in self.exchange(told.record, place, known) if told.record else ():
             if isinstance(item, AgentTurn):
                 session, answer = item.session, item.id
             yield item
-        if told.trace and answer:
-            self._last[told.trace] = session, answer
+        if told.trace and session:
+            self._last[told.trace] = session, answer  # of an answer without id: it is the session's last
         for name, value in told.scores.items():
-            said = Feedback(session=session, at=told.at, place=place, target=answer, name=name, value=value)
+            about: dict[str, Any] = {"session": session, "target": answer, "place": place}
+            said = Feedback(**about, at=told.scored.get(name, told.at), name=name, value=value)
             if told.record is None:
                 self._verdicts.append((told.trace, said))
-            elif answer:
+            elif session:
                 yield said
 
     def verdicts(self) -> Iterator[Feedback]:
@@ -106,8 +111,8 @@ class _Log:
             session, answer = self._last.get(trace, ("", trace))
             yield structs.replace(said, session=session, target=answer)
 
-    def exchange(self, record: dict[str, Any], place: Place) -> Iterator[Read]:
-        """The items of one record."""
+    def exchange(self, record: dict[str, Any], place: Place, trace: str = "") -> Iterator[Read]:
+        """The items of one record. `trace`: the session of the calls before it in its trace."""
         request, response = _request(record), _response(record)
         messages = _messages(request)
         answer = answer_of(response)
@@ -122,7 +127,7 @@ class _Log:
         if not messages and "prompt" in request:
             yield from self._completion(request, answer, at, place)
             return
-        session = self._session(record, request, messages, answer)
+        session = self._session(record, request, messages, answer, trace)
         self._remember(answer.id, session)
         yield from opening(self._seen, session, place, at)
         tools = self._definitions.of(request.get("tools"), request.get("functions"))
@@ -141,16 +146,24 @@ class _Log:
             )  # fmt: skip
 
     def _session(
-        self, record: dict[str, Any], request: dict[str, Any], messages: list[Message], answer: Answer
+        self,
+        record: dict[str, Any],
+        request: dict[str, Any],
+        messages: list[Message],
+        answer: Answer,
+        trace: str,
     ) -> str:
-        """As told; else that of the answer continued; else made from what the conversation opens with."""
+        """As told; else that of the answer continued; else made from what the conversation opens with.
+
+        A request without any words of a person's goes on with its trace.
+        """
         if episode := first_text(_head(_response(record)), "episode_id") or text_of(
             request.get("tensorzero::episode_id")
         ):
             return episode  # TensorZero's, which its feedback calls name
         conversation = request.get("conversation")
         told = text_of(conversation) or text_of(table_of(conversation).get("id"))
-        beside = (table_of(record.get(name)) for name in ("metadata", "request_properties"))
+        beside = (table_of(record.get(name)) for name in ("metadata", "request_properties", "properties"))
         tables = (record, *beside, request, table_of(request.get("metadata")))
         for names in (_SESSION, _SESSION_LATE):
             for table in tables:
@@ -159,6 +172,8 @@ class _Log:
             return told
         if known := self._sessions.get(text_of(request.get("previous_response_id"))):
             return known
+        if trace and all(message.role != "user" for message in messages):
+            return trace
         opens = []
         for message in messages:
             opens.append(message.key())
@@ -199,7 +214,8 @@ def _request(record: dict[str, Any]) -> dict[str, Any]:
         if inner:
             body = _table(inner.get("body"))
             return body or inner
-    return record
+    asked = _table(record.get("input"))  # Langfuse's and OpenPipe's: what was asked, also as text
+    return asked if list_of(asked.get("messages")) or list_of(asked.get("input")) else record
 
 
 def _response(record: dict[str, Any]) -> object:
@@ -225,8 +241,6 @@ def _is_answer(record: dict[str, Any]) -> bool:
 
 def _messages(request: dict[str, Any]) -> list[Message]:
     entries = request.get("messages") or request.get("input")
-    inner = _table(entries)  # Langfuse's input: what was asked, also as text
-    entries = next((inner[name] for name in ("messages", "input") if list_of(inner.get(name))), entries)
     if isinstance(entries, str):
         message = Message("user")
         content_of(message, entries)

@@ -1,7 +1,7 @@
 """OpenCode: the document that `opencode export SESSION` writes, one session each.
 
-{info, messages: [{info, parts: [...]}]}, which `opencode_v2` makes of OpenCode 2's; a session with a parentID
-is a sub-agent's. Not for: the files OpenCode keeps a running session in, and tokens.
+{info, messages: [{info, parts: [...]}]}, which `opencode_v2` makes of OpenCode 2's and `opencode_storage` of
+the folder of older versions; a session with a parentID is a sub-agent's. Not for: its database, and tokens.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cursorbench.sessions import spoken
+from cursorbench.sessions import opencode_storage, spoken
 from cursorbench.sessions.calls import Change, arguments_of, changes_of, edits
 from cursorbench.sessions.entire_beside import session_of_log
 from cursorbench.sessions.items import (
@@ -32,7 +32,7 @@ from cursorbench.sessions.opencode_shell import messages_of as own_commands
 from cursorbench.sessions.opencode_shell import shell_outcome
 from cursorbench.sessions.opencode_times import spent
 from cursorbench.sessions.opencode_v2 import info_of, messages_of
-from cursorbench.sessions.reading import json_document, list_of, milliseconds, table_of, text_of
+from cursorbench.sessions.reading import list_of, milliseconds, table_of, text_of
 from cursorbench.sessions.seen import Seen
 
 KIND = "opencode"
@@ -49,13 +49,13 @@ _HIDDEN = {"", _MASK}  # ids that tell nothing
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """A document that begins with a session's info or messages and has OpenCode's ids."""
-    return bool(_START.match(head) and _IDS.search(head))
+    """A document that begins with a session's info or messages and has its ids, or a file of its folder."""
+    return bool(_START.match(head) and _IDS.search(head)) or opencode_storage.holds(path, head)
 
 
 def read(path: Path, seen: Seen) -> Iterator[Read]:
     """The items of one export. Raises OSError when it cannot be read at all."""
-    document = json_document(path)
+    document = opencode_storage.document(path)
     if isinstance(document, Quarantined):
         yield document
         return

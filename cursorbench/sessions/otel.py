@@ -36,9 +36,15 @@ from cursorbench.sessions.otel_messages import (
 )
 from cursorbench.sessions.otel_sessions import Sessions
 from cursorbench.sessions.otel_waiting import Waiting, apart
-from cursorbench.sessions.otlp import Record, exported, in_time, is_export
+from cursorbench.sessions.otlp import Record, exported, exports, in_time, is_export
 from cursorbench.sessions.reading import table_of, text_of
-from cursorbench.sessions.records import first_objects, first_text, number, opening, records
+from cursorbench.sessions.records import (
+    first_objects,
+    first_text,
+    mentions,
+    number,
+    opening,
+)
 from cursorbench.sessions.seen import Seen
 
 KIND = "otel"
@@ -60,13 +66,15 @@ _MORE = 4096  # different messages of one span that come as records of their own
 
 def recognises(path: Path, head: bytes) -> bool:
     """An OTLP export among the first lines, or one that is longer than the head."""
-    return _HEAD.match(head) is not None or any(map(is_export, first_objects(head)))
+    if found := first_objects(head):
+        return any(map(is_export, found))
+    return _HEAD.match(head) is not None or mentions(head, "context", "trace_id", "span_id", "attributes")
 
 
 def read(path: Path, seen: Seen) -> Iterator[Read]:
     """What the spans and log records tell of sessions; those of other instrumentations are passed over."""
     told, waiting = _Told(path, seen), Waiting()
-    for found in records(path):
+    for found in exports(path):
         if isinstance(found, Quarantined):
             yield found
             continue

@@ -17,7 +17,7 @@ def asked(told: dict[str, Any]) -> list[Message]:
     found = []
     for message in map(table_of, list_of(_value(told.get("ai.prompt.messages")))):
         content = message.get("content")
-        parts = [_part(table_of(part)) for part in content] if isinstance(content, list) else content
+        parts = [part(table_of(one)) for one in content] if isinstance(content, list) else content
         found.append(message_of({**message, "content": parts}))
     return [one for one in found if one is not None]
 
@@ -29,24 +29,24 @@ def answers(told: dict[str, Any]) -> list[Message]:
     text = text_of(told.get("ai.response.text"))
     calls = list_of(_value(told.get("ai.response.toolCalls")))
     parts = [{"type": "text", "text": text}] if text else []
-    parts += [_part({**table_of(call), "type": "tool-call"}) for call in calls]
+    parts += [part({**table_of(call), "type": "tool-call"}) for call in calls]
     message = message_of({"role": "assistant", "content": parts})
     return [message] if parts and message is not None else []
 
 
-def _part(part: dict[str, Any]) -> dict[str, Any]:
-    """A part of a message, calls and results as `chat` knows them."""
-    kind, one = part.get("type"), {"id": part.get("toolCallId")}
+def part(told: dict[str, Any]) -> dict[str, Any]:
+    """A part of a message, calls and results as `chat` knows them; others as they are."""
+    kind, one = told.get("type"), {"id": told.get("toolCallId")}
     if kind == "tool-call":
-        given = _value(part.get("input", part.get("args")))
-        return {**one, "type": "tool_call", "name": part.get("toolName"), "arguments": given}
+        given = _value(told.get("input", told.get("args")))
+        return {**one, "type": "tool_call", "name": told.get("toolName"), "arguments": given}
     if kind == "tool-result":
-        output = part.get("output", part.get("result"))
+        output = told.get("output", told.get("result"))
         of = text_of(table_of(output).get("type"))
         given = table_of(output)["value"] if of and "value" in table_of(output) else output
-        wrong = part.get("isError") is True or of.startswith("error-")
+        wrong = told.get("isError") is True or of.startswith("error-")
         return {**one, "type": "tool_call_response", "response": given, "is_error": wrong}
-    return part
+    return told
 
 
 def _value(value: object) -> Any:

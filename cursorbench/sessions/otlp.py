@@ -2,17 +2,22 @@
 
 For `otel`. Files are what the collector's file exporter or any OTLP/JSON client writes: one export a line, or
 one document. So are the lines of `github.copilot.chat.otel.outfile`, which are the spans, log records and
-metrics of JavaScript's SDK as it has them. Not for: metrics, protobuf.
+metrics of JavaScript's SDK as it has them, and the spans of Python's SDK and of Phoenix. Not for: metrics,
+protobuf.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from cursorbench.sessions.items import Place, Quarantined
 from cursorbench.sessions.reading import list_of, milliseconds, table_of, text_of
+from cursorbench.sessions.records import oldest_first, records
 
 _SIGNALS = (
     ("resourceSpans", "scopeSpans", "spans"),
@@ -46,17 +51,28 @@ class Record(msgspec.Struct, kw_only=True):
     events: list[Record] = []
 
 
+def exports(path: Path) -> Iterator[tuple[Place, dict[str, Any]] | Quarantined]:
+    """The exports of a file. Phoenix gives its spans newest first: such ones come oldest first."""
+    first = islice((found for found in records(path) if isinstance(found, tuple)), 1)
+    alone = any(_is_pythons(record) for _, record in first)
+    return oldest_first(path, _ended_at) if alone else records(path)
+
+
 def is_export(record: dict[str, Any]) -> bool:
     """Whether a file's JSON object is an export, a resource's part of one, or one record of JavaScript's SDK.
 
     Java's exporter to a log writes a resource's spans or log records, without an envelope, on a line.
     """
     lists = (*ENVELOPES, "hrTime", "scopeMetrics", *(middle for _, middle, _ in _SIGNALS))
-    return _is_plain(record) or any(isinstance(record.get(name), list) for name in lists)
+    plain = _is_plain(record) or _is_pythons(record)
+    return plain or any(isinstance(record.get(name), list) for name in lists)
 
 
 def exported(export: dict[str, Any]) -> Iterator[Record | None]:
     """The records of one export, None for what is no record. Metrics are not told."""
+    if _is_pythons(export):
+        yield _pythons(export)
+        return
     if _is_plain(export):
         yield _plain(export) if isinstance(export.get("startTime"), list) else _plain_log(export)
         return
@@ -172,6 +188,41 @@ def _plain(span: dict[str, Any]) -> Record:
     ]
     times = {f"{name}UnixNano": _nanoseconds(span.get(name)) for name in ("startTime", "endTime")}
     return _span({**span, **table_of(span.get("_spanContext")), **times, "events": events}, common)
+
+
+def _is_pythons(record: dict[str, Any]) -> bool:
+    """Whether it is a span of Python's SDK, or of Phoenix."""
+    ids = table_of(record.get("context"))
+    return {"trace_id", "span_id"} <= ids.keys() and {"name", "start_time", "attributes"} <= record.keys()
+
+
+def _pythons(span: dict[str, Any]) -> Record:
+    """A span as Python's SDK writes it (`to_json`), and as Phoenix gives it: its times are texts."""
+    common = table_of(table_of(span.get("resource")).get("attributes"))
+    events = [
+        {**one, "timeUnixNano": _of_text(one.get("timestamp"))}
+        for one in map(table_of, list_of(span.get("events")))
+    ]
+    code = text_of(table_of(span.get("status")).get("status_code")) or text_of(span.get("status_code"))
+    told = {
+        **table_of(span["context"]),
+        "parent_span_id": span.get("parent_id"),
+        "startTimeUnixNano": _of_text(span["start_time"]),
+        "endTimeUnixNano": _of_text(span.get("end_time")),
+        "status": {"code": 2 if code.upper() == "ERROR" else 0},
+        "events": events,
+    }
+    return _span({**span, **told}, common)
+
+
+def _ended_at(span: dict[str, Any]) -> int | None:
+    """When such a span ended, ms."""
+    return milliseconds(span.get("end_time"))
+
+
+def _of_text(time: object) -> int | None:
+    at = milliseconds(time)
+    return None if at is None else at * 1_000_000
 
 
 def _plain_log(log: dict[str, Any]) -> Record:

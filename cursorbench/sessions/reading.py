@@ -16,6 +16,7 @@ import msgspec
 
 from cursorbench.sessions.items import Place, Quarantined
 
+MAX_DOCUMENT = 256 << 20  # bytes of a format that is one document
 MAX_LINE = 64 << 20  # bytes; longer lines are quarantined, and only so much of one is ever in memory
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # what some editors and shells put before UTF-8
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"{\0", b"[\0", b"\0{", b"\0[")  # its marks; and JSON without one
@@ -106,7 +107,7 @@ def text_lines(path: Path, max_line: int = MAX_LINE) -> Iterator[tuple[Place, st
             )
 
 
-def json_document(path: Path, max_bytes: int = 256 << 20) -> dict[str, Any] | list[Any] | Quarantined:
+def json_document(path: Path, max_bytes: int = MAX_DOCUMENT) -> dict[str, Any] | list[Any] | Quarantined:
     """One JSON document. Formats that are one document have to fit into memory."""
     size = path.stat().st_size
     if size > max_bytes:

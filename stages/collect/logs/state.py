@@ -13,7 +13,7 @@ from cursorbench.sessions.agents import agent_of
 from stages.records import TEXT_ONLY, Event, Generation, Sampling, ToolCall
 
 _WITHOUT_IDS = frozenset(
-    {"continue"}
+    {"continue", "continue-session"}
 )  # what stands for an answer's id is a hash of its text, which is sealed
 
 

@@ -14,7 +14,7 @@ from cursorbench.sessions import items as said
 from stages.collect.logs.names import is_unique
 from stages.inbox.records import Sender
 
-SECOND_HAND = frozenset({"specstory", "otel", "git-ai"})  # written of sessions that agents log themselves
+SECOND_HAND = frozenset({"specstory", "otel", "git-ai", "continue"})  # of sessions that agents log themselves
 LEFT_OUT = "another kind of log tells this session"
 # Entire holds its agents' own logs, whose lines have the same ids there
 _ONE = frozenset({"entire", "claude-code", "codex", "copilot-cli", "gemini-cli", "opencode"})

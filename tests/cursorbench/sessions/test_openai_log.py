@@ -404,3 +404,24 @@ def test_the_same_words_answer_another_request(path: Path) -> None:
     items = read(path, *records)
     told = [item.text for item in items if isinstance(item, UserTurn | AgentTurn)]
     assert told == ["one", "done", "two", "done"]
+
+
+def test_what_litellm_left_out_is_not_told(path: Path) -> None:
+    """All calls of a proxy were one session's, one request of a person's, and each tool call a broken one."""
+    mark = "redacted-by-litellm"
+    call = {"id": "call_abcdef", "type": "function", "function": {"name": "ls", "arguments": mark}}
+    tool = {"type": "function", "function": {"name": "ls", "parameters": {"required": ["at"]}}}
+
+    def row(n: int, **said: Any) -> dict[str, Any]:
+        answer = {**response({"role": "assistant", **said}, f"r{n}"), "model": "m-1"}
+        asked = [{"role": "user", "content": mark}]
+        return {"id": f"r{n}", "model": "m", "messages": asked, "tools": [tool], "response": answer}
+
+    items = read(path, row(1, content=mark), row(2, content=None, tool_calls=[call]), row(3, content=mark))
+    assert kinds(items) == [*["SessionStart", "AgentTurn"] * 2, "ToolUse", "SessionStart", "AgentTurn"]
+    assert [(one.id, one.text, one.model) for one in items if isinstance(one, AgentTurn)] == [
+        (f"r{n}", "", "m-1") for n in (1, 2, 3)
+    ]
+    told = next(one for one in items if isinstance(one, ToolUse))
+    assert (told.name, told.arguments, told.invalid, told.checked) == ("ls", "", "", "")
+    assert len({one.session for one in items if not isinstance(one, Quarantined)}) == 3

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from cursorbench.sessions import kinds, opencode
 from cursorbench.sessions.items import (
@@ -363,3 +364,36 @@ def test_on_windows_the_snapshot_spells_a_path_otherwise(path: Path) -> None:
     found = read(path, user(1, text("do it")), agent(2, tool("edit", input=edit, output="ok"), snapshot))
     applied = [one.path for one in found if isinstance(one, Edit) and one.status == "applied"]
     assert applied == ["C:\\w\\a.py", "C:/w/b.py"]
+
+
+def test_the_folder_of_older_versions(tmp_path: Path) -> None:
+    """Each of its files was of no known kind. What they tell is what the export of the session tells."""
+    messages = [user(1, text("fix")), agent(2, tool("bash", "call_1"), text("Done.", id="prt_u"))]
+    export = tmp_path / "export.json"
+    export.write_text(json.dumps({"info": {**INFO, "projectID": "p"}, "messages": messages}))
+    storage = tmp_path / "storage"
+    files = {
+        "session/p/ses_1": {**INFO, "projectID": "p"},
+        "project/p": {"id": "p"},
+        "session_diff/ses_1": [],
+    }
+    for message in messages:
+        one = message["info"]["id"]
+        files[f"message/ses_1/{one}"] = {**message["info"], "sessionID": "ses_1"}
+        files |= {f"part/{one}/{part['id']}": {**part, "sessionID": "ses_1"} for part in message["parts"]}
+    for name, value in files.items():
+        (storage / name).parent.mkdir(parents=True, exist_ok=True)
+        (storage / name).with_suffix(".json").write_text(json.dumps(value, indent=2))
+    assert {kinds.kind_of(file) for file in kinds.files(storage)} == {"opencode"}
+    told = [structs.replace(item, place=Place("")) for _, item in kinds.read(storage)]
+    assert told == [structs.replace(item, place=Place("")) for _, item in kinds.read(export)]
+    assert [one.text for one in told if isinstance(one, UserTurn | AgentTurn)] == ["fix", "Done."]
+    (storage / "part" / "msg_2" / "prt_c.json").write_text("{")
+    assert [one for _, one in kinds.read(storage) if isinstance(one, Quarantined)]
+
+
+def test_folders_of_others_are_none_of_its(tmp_path: Path) -> None:
+    log = tmp_path / "storage" / "share" / "log.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_text(json.dumps({"model": "m", "messages": [{"role": "user", "content": "fix"}]}) + "\n")
+    assert kinds.kind_of(log) == "openai-log"

@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cursorbench.sessions import items as said
 from stages.collect.logs.source import Source
 from stages.collect.logs.tellers import LEFT_OUT, Tellers
@@ -133,6 +135,61 @@ def test_the_agents_own_log_counts_though_its_telemetry_is_named_before_it(tmp_p
     for count in ("episodes", "generations", "events", "derived_messages"):
         assert made[count] == alone[count]
     assert made["feedback_not_used"] == {"claude_code.survey.session": 1}
+    assert made["quarantined"] == {LEFT_OUT: 1}
+
+
+def continue_session() -> str:
+    """A chat of Continue's as its own folder keeps it: an answer with an edit, and what came of it."""
+    asked = {
+        "name": "Edit",
+        "arguments": json.dumps({"file_path": "/w/a.py", "old_string": "1", "new_string": "2"}),
+    }
+    call = {"id": "call_0001", "type": "function", "function": asked}
+    state = {"toolCallId": "call_0001", "toolCall": call, "status": "done", "output": [{"content": "edited"}]}
+    history = [
+        {"message": {"role": "user", "content": "fix it"}},
+        {
+            "message": {"role": "assistant", "content": "I do.", "toolCalls": [call]},
+            "toolCallStates": [state],
+        },
+        {"message": {"role": "user", "content": "no"}},
+        {"message": {"role": "assistant", "content": "Again."}},
+    ]
+    return json.dumps({"sessionId": SESSION, "workspaceDirectory": "/w", "history": history})
+
+
+def continue_data(headed: bool) -> str:
+    """The same chat in Continue's development data, whose folder is named before the other."""
+    completion = "<assistant>\nI \n\n<assistant>\ndo.\n\n" if headed else "I do."
+    model = {"modelProvider": "p", "modelTitle": "m", "modelName": "m"}
+    chat = {"sessionId": SESSION, "prompt": "<user>\nfix it", "completion": completion, **model}
+    code = {
+        "filepath": "/w/a.py",
+        "previousCode": "1",
+        "newCode": "2",
+        "previousCodeLines": 1,
+        "newCodeLines": 1,
+    }
+    events = {
+        "chatInteraction": chat,
+        "toolUsage": {"toolCallId": "call_0001", "functionName": "Edit", "accepted": True, "succeeded": True},
+        "chatFeedback": {**chat, "feedback": False},
+        "editOutcome": {**code, "prompt": "", "completion": "I do.", "accepted": True, **model},
+    }
+    common = {"timestamp": TIME, "userAgent": "vscode"}
+    return "\n".join(json.dumps({"eventName": name, **common, **told}) for name, told in events.items())
+
+
+@pytest.mark.parametrize("headed", [False, True])
+def test_a_session_of_continue_counts_though_its_development_data_is_named_first(
+    tmp_path: Path, headed: bool
+) -> None:
+    """Its answers had no calls, refusals and edits, which were told of no session, or twice."""
+    alone = collect(tmp_path / "alone", z_json=continue_session()).metrics
+    made = collect(tmp_path / "both", a_jsonl=continue_data(headed), z_json=continue_session()).metrics
+    assert (alone["said"]["tool_calls"], alone["said"]["edits_applied"], alone["episodes"]) == (1, 1, 2)
+    assert made["said"] == alone["said"] | {"thumbs": 1}
+    assert made["events"] == alone["events"] + 1
     assert made["quarantined"] == {LEFT_OUT: 1}
 
 
