@@ -55,7 +55,8 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def read(path: Path, seen: Seen) -> Iterator[Read]:
     """The items of one export. Raises OSError when it cannot be read at all."""
-    document = opencode_storage.document(path)
+    document, damaged = opencode_storage.document(path)
+    yield from damaged
     if isinstance(document, Quarantined):
         yield document
         return

@@ -7,6 +7,7 @@ told by these. Not for: the database of later versions.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,31 +20,40 @@ _ASIDE = {"project", "session_diff", "session_share", "share", "todo"}
 
 
 def holds(path: Path, head: bytes) -> bool:
-    """Whether a file is one of the folder's."""
-    if _is_session(path):
-        return b'"projectID"' in head
-    return _is_part(path) and (path.parent.name in _ASIDE or b'"sessionID"' in head)
+    """Whether a file is one of the folder's, also one that is damaged: its session says so."""
+    return b'"projectID"' in head if _is_session(path) else _is_part(path)
 
 
-def document(path: Path) -> Any:
-    """A session as its export is; an empty list for the files that are a part of one; others as they are."""
+def document(path: Path) -> tuple[Any, list[Quarantined]]:
+    """A session as its export is, an empty list for the files that are a part of one, others as they are; and
+    those of a session's files that cannot be read."""
     if _is_part(path):
-        return []
+        return [], []
     info = json_document(path)
     if not _is_session(path) or isinstance(info, Quarantined):
-        return info
+        return info, []
     storage = path.parents[2]
     files = {
         message: sorted((storage / "part" / message.stem).glob("prt_*.json"))
         for message in sorted((storage / "message" / path.stem).glob("msg_*.json"))
     }
     if sum(file.stat().st_size for file in chain(files, *files.values())) > MAX_DOCUMENT:
-        return Quarantined(Place(str(path)), f"the session is larger than {MAX_DOCUMENT >> 20} MiB")
-    told = [
-        {"info": json_document(message), "parts": [json_document(part) for part in parts]}
-        for message, parts in files.items()
-    ]
-    return {"info": info, "messages": told}
+        return Quarantined(Place(str(path)), f"the session is larger than {MAX_DOCUMENT >> 20} MiB"), []
+    damaged: list[Quarantined] = []
+    told = []
+    for message, parts in files.items():
+        about, *given = _readable([message, *parts], damaged)
+        if about is not None:
+            told.append({"info": about, "parts": [part for part in given if part is not None]})
+    return {"info": info, "messages": told}, damaged
+
+
+def _readable(files: Sequence[Path], damaged: list[Quarantined]) -> Iterator[Any]:
+    """What the files say; None for one that is `damaged`."""
+    for found in map(json_document, files):
+        if isinstance(found, Quarantined):
+            damaged.append(found)
+        yield None if isinstance(found, Quarantined) else found
 
 
 def _is_session(path: Path) -> bool:

@@ -388,8 +388,12 @@ def test_the_folder_of_older_versions(tmp_path: Path) -> None:
     told = [structs.replace(item, place=Place("")) for _, item in kinds.read(storage)]
     assert told == [structs.replace(item, place=Place("")) for _, item in kinds.read(export)]
     assert [one.text for one in told if isinstance(one, UserTurn | AgentTurn)] == ["fix", "Done."]
-    (storage / "part" / "msg_2" / "prt_c.json").write_text("{")
-    assert [one for _, one in kinds.read(storage) if isinstance(one, Quarantined)]
+    for torn in (part := storage / "part" / "msg_2" / "prt_u.json", storage / "message/ses_1/msg_1.json"):
+        torn.write_text(torn.read_text()[:-9])
+    again = [one for _, one in kinds.read(storage)]
+    found = {one.place.file for one in again if isinstance(one, Quarantined)}
+    assert (found, sum(isinstance(one, Quarantined) for one in again)) == ({str(part), str(torn)}, 2)
+    assert [type(one) for one in again if isinstance(one, UserTurn | AgentTurn | ToolUse)] == [ToolUse]
 
 
 def test_folders_of_others_are_none_of_its(tmp_path: Path) -> None:
