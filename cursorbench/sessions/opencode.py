@@ -57,9 +57,6 @@ def read(path: Path, seen: Seen) -> Iterator[Read]:
     """The items of one export. Raises OSError when it cannot be read at all."""
     document, damaged = opencode_storage.document(path)
     yield from damaged
-    if isinstance(document, Quarantined):
-        yield document
-        return
     for one in _sessions(document) if isinstance(document, list) else [document]:
         export = table_of(one)
         if isinstance(export.get("messages"), list) and isinstance(export.get("info", {}), dict):

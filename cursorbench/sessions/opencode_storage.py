@@ -26,11 +26,13 @@ def holds(path: Path, head: bytes) -> bool:
 
 def document(path: Path) -> tuple[Any, list[Quarantined]]:
     """A session as its export is, an empty list for the files that are a part of one, others as they are; and
-    those of a session's files that cannot be read."""
+    what cannot be read."""
     if _is_part(path):
         return [], []
     info = json_document(path)
-    if not _is_session(path) or isinstance(info, Quarantined):
+    if isinstance(info, Quarantined):
+        return [], [info]
+    if not _is_session(path):
         return info, []
     storage = path.parents[2]
     files = {
@@ -38,7 +40,7 @@ def document(path: Path) -> tuple[Any, list[Quarantined]]:
         for message in sorted((storage / "message" / path.stem).glob("msg_*.json"))
     }
     if sum(file.stat().st_size for file in chain(files, *files.values())) > MAX_DOCUMENT:
-        return Quarantined(Place(str(path)), f"the session is larger than {MAX_DOCUMENT >> 20} MiB"), []
+        return [], [Quarantined(Place(str(path)), f"the session is larger than {MAX_DOCUMENT >> 20} MiB")]
     damaged: list[Quarantined] = []
     told = []
     for message, parts in files.items():
