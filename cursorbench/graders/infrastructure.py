@@ -34,7 +34,7 @@ _TEST_FOLDER = re.compile(
     re.IGNORECASE,
 )
 TEST_FILE = re.compile(
-    r"(test_.*|.*_test|tests?|conftest)\.pyi?|.*_test\.(go|rs|c|cc|cpp|exs)|tests?\.rs|(.*[._])?(test|spec)\.[cm]?[jt]sx?|.*(Test|Tests|IT)\.(java|kt|cs|scala)|.*_(spec|test)\.rb"
+    r"(test_.*|.*_test|tests?|conftest)\.pyi?|.*_test\.(go|rs|c|cc|cpp|exs)|tests?\.rs|(.*[._])?(test|spec)\.[cm]?[jt]sx?|.*(Test|Tests|IT)\.(java|kt|cs|scala)|.*_(spec|test)\.rb|.*\.bats|(test_.*|.*_test)\.(ba)?sh"
 )
 RUNNERS = frozenset(  # the last two: what a .pth of setuptools and virtualenv imports when Python starts
     """pytest _pytest pluggy iniconfig packaging py exceptiongroup tomli xdist execnet coverage anyio
