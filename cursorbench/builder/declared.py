@@ -89,9 +89,12 @@ def of_setup_py(text: str) -> dict[str, Any]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "setup":
             for keyword in node.keywords:
-                if keyword.arg in wanted:
+                if keyword.arg is None or keyword.arg in wanted:
                     with contextlib.suppress(RecursionError):
-                        told[wanted[keyword.arg]] = _keyword(keyword.arg, _Literals(names).of(keyword.value))
+                        given = _Literals(names).keywords([keyword])
+                        told |= {
+                            wanted[key]: _keyword(key, value) for key, value in given.items() if key in wanted
+                        }
     return {key: value for key, value in told.items() if value}
 
 
@@ -142,12 +145,25 @@ class _Literals:
                 found = self._list(node.elts)
             case ast.Dict():
                 found = self._table(node)
+            case ast.Call(func=ast.Name(id="dict"), args=[]):
+                found = self.keywords(node.keywords)
             case ast.BinOp(op=ast.Add()):
                 found = self._sum(node)
             case ast.Constant():
                 found = node.value
             case _:
                 found = None
+        return found
+
+    def keywords(self, given: Sequence[ast.keyword]) -> dict[str, Any]:
+        """The arguments of a call that are known, also those of a table (`**PARAMS`)."""
+        found: dict[str, Any] = {}
+        for keyword in given:
+            value = self.of(keyword.value)
+            if keyword.arg is None:
+                found.update(value if isinstance(value, dict) else {})
+            elif value is not None:
+                found[keyword.arg] = value
         return found
 
     def _named(self, name: str) -> Any:

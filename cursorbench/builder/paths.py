@@ -16,8 +16,8 @@ from cursorbench.graders.infrastructure import TEST_FILE, tests_folder
 Kind = Literal["test", "source", "docs", "vendored", "generated", "other"]
 
 _CODE = re.compile(
-    r"\.(py|pyi|pyx|go|rs|[cm]?jsx?|tsx?|java|kt|scala|rb|php|c|h|cc|cpp|hpp|cxx|cs|swift|m|exs?|erl|hs|ml|lua"
-    r"|pl|r|jl|dart|clj|vue|svelte)"
+    r"\.(py|pyi|pyx|go|rs|[cm]?jsx?|[cm]?tsx?|java|kt|scala|groovy|rb|php|c|h|cc|hh|cpp|hpp|cxx|cu|cs|fs|swift"
+    r"|m|mm|exs?|erl|hs|ml|elm|lua|p[lm]|r|jl|dart|clj[cs]?|f90|zig|nim|sol|vue|svelte|(ba|z|fi)?sh|ps1)"
 )
 _DOCS_FOLDER = frozenset(
     {"doc", "docs", "documentation", "releasenotes", "changelog.d", "news", "newsfragments"}

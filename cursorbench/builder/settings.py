@@ -26,7 +26,7 @@ from cursorbench.tasks.venv import locked, python_of, pythons
 
 TESTS = "{tests}"
 LOCK_HINT = "uv pip compile --generate-hashes"
-RULES = 9  # raised when a rule changes that verdicts hang on
+RULES = 10  # raised when a rule changes that verdicts hang on
 PYTEST = ("python", "-m", "pytest", "--continue-on-collection-errors", "-q", f"--junitxml={REPORT}", TESTS)
 _DURATION = re.compile(r"(\d+)\s*(d|w|m|y)")
 _DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}

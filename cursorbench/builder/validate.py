@@ -174,7 +174,7 @@ def validate(
     if "passed" not in after[0].outcomes.values():
         raise Unfit("no_test_passes", _first_words(after[0]))
     before = [_ran(bench, "", USUAL, said, "base")]
-    _telling(stable([before[0].outcomes], [after[0].outcomes]))  # most of what tells nothing shows by now
+    _telling(stable([before[0].outcomes], [after[0].outcomes]), _first_words(after[0]))  # mostly by now
     under = [bench.conditions(run, seed) for run in range(MOST_SOLUTION_RUNS)]
     for run in range(1, BASE_RUNS):
         before.append(_ran(bench, "", under[run], said, "base"))
@@ -243,11 +243,11 @@ def _sorted(before: Sequence[Ran], after: Sequence[Ran], under: Sequence[Conditi
     base, solution = [one.outcomes for one in before], [one.outcomes for one in after]
     dates = [one.ahead_s for one in under]
     found = by_date(stable(base, solution), base, solution, dates[: len(base)], dates[: len(solution)])
-    return _telling(found)
+    return _telling(found, _first_words(after[0]))
 
 
-def _telling(found: Stable) -> Stable:
-    """The same. Raises Unfit when no test tells."""
+def _telling(found: Stable, words: str = "") -> Stable:
+    """The same. Raises Unfit when no test tells; `words`: of a run with the solution."""
     if found.fail_to_pass:
         return found
     reasons = (
@@ -258,7 +258,8 @@ def _telling(found: Stable) -> Stable:
     )
     for reason, names in reasons:
         if names:
-            raise Unfit(reason, f"{len(names)} ids, such as {', '.join(names[:_NAMED])}")
+            said = f"; {words}" if words and reason == "fails_with_solution" else ""
+            raise Unfit(reason, f"{len(names)} ids, such as {', '.join(names[:_NAMED])}{said}")
     raise Unfit("passes_on_base", f"{len(found.pass_to_pass)} tests pass with and without the change")
 
 

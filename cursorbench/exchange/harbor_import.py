@@ -46,7 +46,10 @@ def import_tasks(source: Path, suite: Suite, said: Callable[[str], None]) -> Exc
     """
     found = _folders(source)
     if not found:
-        raise InputMissingError(f"{source} holds no task.toml", hint="a Harbor task, or a folder of them")
+        older = next(source.rglob("task.yaml"), None)  # Terminal-Bench's own form, before its version 2
+        told = "`harbor tasks migrate -i FOLDER -o OTHER` makes Harbor tasks of those with a task.yaml"
+        hint = told if older else "a Harbor task, or a folder of them"
+        raise InputMissingError(f"{source} holds no task.toml", hint=hint)
     made: list[str] = []
     refused: list[Refused] = []
     notes: dict[str, str] = {}

@@ -22,10 +22,20 @@ from iniconfig import IniConfig, ParseError
 
 NAMES = frozenset(
     """conftest.py pytest.ini .pytest.ini pytest.toml .pytest.toml .coveragerc sitecustomize.py
-    usercustomize.py noxfile.py Makefile GNUmakefile makefile justfile .mocharc.json .mocharc.js .mocharc.yml
-    karma.conf.js phpunit.xml .rspec""".split()  # noqa: SIM905  a list of words
+    usercustomize.py noxfile.py Makefile GNUmakefile makefile justfile .taprc .nycrc .npmrc node.config.json
+    bunfig.toml phpunit.xml .rspec""".split()  # noqa: SIM905  a list of words
 )
-PREFIXES = ("jest.config.", "vitest.config.", "playwright.config.")
+PREFIXES = (  # vitest takes its settings from vite's, too
+    "jest.config.",
+    "vitest.config.",
+    "vitest.workspace.",
+    "vite.config.",
+    ".mocharc.",
+    "ava.config.",
+    "karma.conf.",
+    "cypress.config.",
+    "playwright.config.",
+)
 SUFFIXES = (".pth", ".pyc", ".pyo")
 FOLDER_SUFFIXES = (".egg-info", ".dist-info")
 _FOLDERS = frozenset({"__pycache__", "sitecustomize", "usercustomize"})
@@ -34,7 +44,7 @@ _TEST_FOLDER = re.compile(
     re.IGNORECASE,
 )
 TEST_FILE = re.compile(
-    r"(test_.*|.*_test|tests?|conftest)\.pyi?|.*_test\.(go|rs|c|cc|cpp|exs)|tests?\.rs|(.*[._])?(test|spec)\.[cm]?[jt]sx?|.*(Test|Tests|IT)\.(java|kt|cs|scala)|.*_(spec|test)\.rb"
+    r"(test_.*|.*_test|tests?|conftest)\.pyi?|.*_test\.(go|rs|c|cc|cpp|exs)|tests?\.rs|(.*[._])?(test|spec)\.[cm]?[jt]sx?|.*(Test|Tests|IT)\.(java|kt|cs|scala)|.*_(spec|test)\.rb|.*\.bats|(test_.*|.*_test)\.(ba)?sh"
 )
 RUNNERS = frozenset(  # the last two: what a .pth of setuptools and virtualenv imports when Python starts
     """pytest _pytest pluggy iniconfig packaging py exceptiongroup tomli xdist execnet coverage anyio

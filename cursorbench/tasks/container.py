@@ -13,9 +13,11 @@ import re
 import shlex
 
 from cursorbench.graders import junit
+from cursorbench.tasks import scripts
+from cursorbench.tasks.scripts import VENV
 from cursorbench.tasks.task import Task
 
-VENV, CONTEXT = "/venv", "/context"
+CONTEXT = "/context"
 _CANARY = re.compile(r"\A<!-- canary [^\n]*? -->\r?\n\s*")
 
 
@@ -75,11 +77,19 @@ def dockerfile(task: Task) -> str:
     ]
     if task.overlay.is_dir():
         lines.append(f"COPY {json.dumps(['overlay/', f'{spec.workdir}/'])}")
+    if task.lock.is_file():
+        lines += [_program(name, text) for name, text in scripts.of_overlay(task.overlay).items()]
     if task.logs.is_dir():
         lines.append(f"COPY logs/ {CONTEXT}/")
     variables = {"PATH": f"{VENV}/bin:/usr/local/bin:/usr/bin:/bin"} | python_variables(task)
     lines += [f"ENV {name}={_quoted(value)}" for name, value in sorted(variables.items())]
     return "\n".join(lines) + "\n"
+
+
+def _program(name: str, text: str) -> str:
+    place = f"{VENV}/bin/{name}"
+    rows = shlex.join(text.splitlines())
+    return f"RUN test -e {place} || {{ printf '%s\\n' {rows} > {place} && chmod 755 {place}; }}"
 
 
 def _quoted(value: str) -> str:

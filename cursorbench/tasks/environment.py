@@ -19,10 +19,11 @@ from pathlib import Path
 from cursorbench.errors import IntegrityError, SandboxError
 from cursorbench.sandbox.cover import packages
 from cursorbench.sandbox.protocol import Environment, Limits
-from cursorbench.tasks import bundle, venv
+from cursorbench.tasks import bundle, scripts, venv
 from cursorbench.tasks.cache import made_once
-from cursorbench.tasks.container import CONTEXT, VENV, python_variables
+from cursorbench.tasks.container import CONTEXT, python_variables
 from cursorbench.tasks.folder import walk, within
+from cursorbench.tasks.scripts import VENV
 from cursorbench.tasks.settings import Invalid
 from cursorbench.tasks.task import Kind, Task
 
@@ -46,7 +47,7 @@ def open(task: Task, kept: Path) -> Environment:
     mounts: dict[str, Path] = {}
     covered: list[str] = []
     if spec.kind == "python":
-        built, python = venv.build(task.lock, spec.python, kept)
+        built, python = venv.build(task.lock, spec.python, kept, scripts.of_overlay(task.overlay))
         mounts[VENV] = built
         prefix = python.prefix
         covered = _others(prefix)

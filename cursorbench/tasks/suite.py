@@ -76,7 +76,9 @@ class Suite:
         known = _fields(path)
         names = sorted(one.name for one in (path / "tasks").glob("*") if not one.name.startswith("."))
         if not names:
-            raise InputMissingError(f"{path} has no task", hint="a suite holds its tasks in tasks/NAME")
+            told = (path / "rejects.json").is_file()
+            hint = "its rejects.json says why" if told else "a suite holds its tasks in tasks/NAME"
+            raise InputMissingError(f"{path} has no task", hint=hint)
         tasks, wrong = [], []
         for name in names:
             try:

@@ -22,8 +22,9 @@ from functools import cache
 from pathlib import Path
 
 from cursorbench.errors import DependencyDownError, InputMissingError, IntegrityError
+from cursorbench.tasks import scripts
 from cursorbench.tasks.cache import made_once
-from cursorbench.tasks.container import VENV
+from cursorbench.tasks.scripts import VENV
 
 BUILD_S = 1800.0
 OLDEST, NEWEST = 8, 30  # N of the Pythons 3.N that are looked for
@@ -135,8 +136,13 @@ def _asked(candidate: Path) -> Interpreter | None:
     return Interpreter(".".join(map(str, numbers)), Path(prefix), Path(executable))
 
 
-def build(lock: Path, version: str, cache: Path) -> tuple[Path, Interpreter]:
+def build(
+    lock: Path, version: str, cache: Path, programs: Mapping[str, str] | None = None
+) -> tuple[Path, Interpreter]:
     """The virtual environment of a lock, built when it is not in the cache.
+
+    Args:
+        programs: the project's own scripts, by name (`scripts.py`).
 
     Returns:
         Its folder, which a sandbox mounts at `/venv`, and the interpreter it links to.
@@ -151,10 +157,12 @@ def build(lock: Path, version: str, cache: Path) -> tuple[Path, Interpreter]:
     content = lock.read_bytes()
     pins = locked(content.decode("utf-8"), lock)
     told = "\n".join([python.version, str(python.prefix), VENV])
+    told += "".join(f"\0{name}\0{text}" for name, text in (programs or {}).items())
     key = hashlib.sha256(content + b"\0" + told.encode()).hexdigest()[:32]
 
     def make(folder: Path) -> None:
         _make(folder, python, lock, pins)
+        scripts.put(programs or {}, folder / "venv" / "bin")
 
     return made_once(cache, "venvs", key, make) / "venv", python
 

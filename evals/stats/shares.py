@@ -6,7 +6,8 @@ Number of Positive Counts Estimated from Survey Data"):
 
     n = p (1 - p) / se^2 * (t(N - 1) / t(df))^2
 
-with the standard error and degrees of freedom of `clusters.py`, N cases and t the quantile of Student's t.
+with the standard error and degrees of freedom of `clusters.py`, N cases and t the quantile of Student's t. A
+case whose value is the mean of several trials is more than one: N is p (1 - p) / se^2 where that is more.
 Where the share is no rare one this is Student's interval, nearly. About a rare one that, and the bootstrap's,
 has the share too seldom (docs/lab-notes.md): where few cases are seen, its middle is low and its width small.
 """
@@ -33,8 +34,10 @@ def share_interval(data: ClusterSums, level: float = 0.95) -> tuple[float, float
     if data.se == 0 or not 0 < p < 1:
         low, high = Inference(data, (0.0, 1.0)).interval(level)
         return max(low, 0.0), min(high, 1.0)
-    fewer = scipy.special.stdtrit(data.cases - 1, 1 - tail) / scipy.special.stdtrit(data.freedom, 1 - tail)
-    n = p * (1 - p) / data.se**2 * fewer**2
+    n = p * (1 - p) / data.se**2
+    known = max(data.cases, n)  # of a case that is a mean of several trials there are more than it
+    fewer = scipy.special.stdtrit(known - 1, 1 - tail) / scipy.special.stdtrit(data.freedom, 1 - tail)
+    n *= fewer**2
     low = scipy.special.betaincinv(p * n, n - p * n + 1, tail)
     high = scipy.special.betaincinv(p * n + 1, n - p * n, 1 - tail)
     return float(low), float(high)

@@ -14,14 +14,33 @@ from cursorbench.errors import UsageError
 
 
 def require_one(task: str, folder: Path) -> None:
-    """Raise UsageError (exit 2) where two files below a folder declare a task of this name."""
+    """Raise UsageError (exit 2) where two files below a folder declare a task of this name, or one declares
+    a metric of which nobody knows how documents are summed up, or whether more of it is better."""
     every = _read(folder).items()
-    found = [path for path, told in every if isinstance(told, Mapping) and _name(told) == task]
+    found = {path: told for path, told in every if isinstance(told, Mapping) and _name(told) == task}
     if len(found) > 1:
-        first, second = (path.relative_to(folder) for path in found[:2])
+        first, second = (path.relative_to(folder) for path in [*found][:2])
         raise UsageError(
             f"lm-eval task {task!r} is declared in {first} and in {second}", hint="one name, one task"
         )
+    for told in found.values():
+        _require_whole(task, told.get("metric_list"))
+
+
+def _require_whole(task: str, metrics: object) -> None:
+    """The harness knows both of its own metrics alone; without a word it takes more of others for better."""
+    from lm_eval.api import metrics as _  # noqa: F401 - fills the registries
+    from lm_eval.api.registry import higher_is_better_registry, metric_agg_registry
+
+    known = {"aggregation": metric_agg_registry, "higher_is_better": higher_is_better_registry}
+    for metric in metrics if isinstance(metrics, list) else ():
+        name = metric.get("metric") if isinstance(metric, dict) else None
+        lacks = [key for key, own in known.items() if name and key not in metric and name not in own]
+        if lacks:
+            raise UsageError(
+                f"lm-eval task {task!r}: its metric {name!r} has no {' and no '.join(lacks)}",
+                hint="aggregation: mean, and higher_is_better: true or false, beside it in metric_list",
+            )
 
 
 def unread(folders: Sequence[Path]) -> str:

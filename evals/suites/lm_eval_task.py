@@ -13,12 +13,7 @@ Not for tasks that execute model-written code: those need the sandbox.
 from __future__ import annotations
 
 import contextlib
-import io
-import json
-import logging
 import math
-import os
-import zlib
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from pathlib import Path
@@ -28,6 +23,7 @@ from cursorbench.errors import DependencyDownError, InputMissingError, Integrity
 from evals.cases import Attempt, Direction, Metric, SuiteSpec
 from evals.suites.base import Advance, Subject
 from evals.suites.declared_tasks import require_one, unread
+from evals.suites.lm_eval_run import quiet, shots_by_document, undescribed
 
 OWN_TASKS = Path(__file__).with_name("tasks")
 SHARE_MARGIN = 0.05
@@ -84,7 +80,7 @@ class LmEvalSuite:
 
     def require_known(self) -> None:
         """Raise UsageError (exit 2) when there is no such task, or it cannot be run here. Loads none."""
-        with _quiet():
+        with quiet():
             _ = self._manager
 
     @cached_property
@@ -101,7 +97,7 @@ class LmEvalSuite:
         """Score the documents. Raises IntegrityError (12) when the checkpoint gives no finite number, and
         UsageError (2) when the task's own code fails."""
         indices = sorted(int(case.rpartition(":")[2]) for case in cases)
-        with _quiet() as said:
+        with quiet() as said:
             samples = _of_first_filter(self._evaluate(subject, indices))
         if len(samples) != len(indices):
             raise IntegrityError(
@@ -113,11 +109,17 @@ class LmEvalSuite:
     def _attempt(self, sample: dict[str, Any], subject: Subject, number: int) -> Attempt:
         case = f"{self._task_name}:{sample['doc_id']}"
         if missing := sorted(self._of_documents.keys() - sample.keys()):
-            raise IntegrityError(
-                f"lm-eval gave no {missing[0]} of {case}", hint="the task's metric_list names another metric"
+            raise UsageError(
+                f"lm-eval task {self._task_name!r} gave no {missing[0]} of {case}",
+                hint="its metric_list names another metric than its process_results makes",
             )
         values = {name: _pair(name, sample[name], of) for name, of in self._of_documents.items()}
         if not all(math.isfinite(part) for pair in values.values() for part in pair):
+            if self._task.config.output_type == "generate_until":  # a text: what it is worth the task says
+                raise UsageError(
+                    f"lm-eval task {self._task_name!r} gave no finite number of {case}",
+                    hint="its code; aggregation: nanmean leaves documents out that are nan",
+                )
             raise IntegrityError(
                 f"checkpoint {subject.checkpoint[:19]} gives no finite score on {case}",
                 hint="its weights are not usable: look at the train run that made it",
@@ -129,7 +131,7 @@ class LmEvalSuite:
 
         from evals.suites.engine_lm import EngineLM
 
-        with _undescribed(), _shots_by_document(), self._told("fails"):
+        with undescribed(), shots_by_document(), self._told("fails"):
             results = simple_evaluate(
                 model=EngineLM(subject, self.batch),
                 tasks=[self._task_name],
@@ -163,9 +165,15 @@ class LmEvalSuite:
 
     @cached_property
     def _task(self) -> Any:
-        with _quiet(), self._told("cannot be loaded"):
-            found = self._manager.load([self._task_name])["tasks"]
-        return found[self._task_name]
+        with quiet(), self._told("cannot be loaded"):
+            found = self._manager.load([self._task_name])["tasks"][self._task_name]
+        for name, made in getattr(found, "_metric_fn_list", {}).items():
+            if made is None and found.config.process_results is None:
+                raise UsageError(
+                    f"lm-eval task {self._task_name!r}: nobody makes its metric {name!r}",
+                    hint="one of lm-eval's own metrics, or a process_results that makes it",
+                )
+        return found
 
     @contextlib.contextmanager
     def _told(self, what: str) -> Iterator[None]:
@@ -180,7 +188,10 @@ class LmEvalSuite:
         except RtrlError:
             raise
         except Exception as error:
-            why = f"lm-eval task {self._task_name!r} {what}: {type(error).__name__}: {error}"[:500]
+            why = f"lm-eval task {self._task_name!r} {what}: {type(error).__name__}: {error}"
+            if error.__cause__ is not None:  # as of `datasets`, whose own words say nothing
+                why += f" ({error.__cause__})"
+            why = why[:500]
             if isinstance(error, ConnectionError | TimeoutError):
                 raise DependencyDownError(why, hint="the network, or documents that are here") from error
             hint = "its YAML, its code or its documents; --debug shows where"
@@ -225,75 +236,3 @@ def _pair(name: str, value: Any, aggregation: str) -> tuple[float, float]:
     if aggregation == "nanmean" and math.isnan(float(value)):
         return 0.0, 0.0
     return float(value), 1.0
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[io.StringIO]:
-    """Keep the harness's bars and notes off the terminal; what it said is for the error message."""
-    said = io.StringIO()
-    loggers = [logging.getLogger(name) for name in ("lm_eval", "transformers", "datasets")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said), _mute_children():
-            yield said
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
-
-
-@contextlib.contextmanager
-def _undescribed() -> Iterator[None]:
-    """No description of the machine with each result: `pip list` and more, a second that nobody reads."""
-    from lm_eval import evaluator
-
-    describe = evaluator.add_env_info
-    evaluator.add_env_info = lambda results: None
-    try:
-        yield
-    finally:
-        evaluator.add_env_info = describe
-
-
-@contextlib.contextmanager
-def _shots_by_document() -> Iterator[None]:
-    """Which examples stand before a document is drawn from the document, and not from its place in a batch.
-
-    The harness draws from one row of random numbers for all documents it is asked for: with some of them
-    made again as a check, or with another size of batch, the same document had another prompt.
-    """
-    from lm_eval.api.task import Task
-
-    build = Task.build_all_requests
-
-    def built(task: Any, **asked: Any) -> None:
-        drawn = task.fewshot_context
-
-        def drawn_for(document: Any, *given: Any, **named: Any) -> Any:
-            told = json.dumps(document, sort_keys=True, default=lambda _: "")
-            task.set_fewshot_seed(zlib.crc32(told.encode()))
-            return drawn(document, *given, **named)
-
-        task.fewshot_context = drawn_for
-        build(task, **asked)
-
-    Task.build_all_requests = built
-    try:
-        yield
-    finally:
-        Task.build_all_requests = build
-
-
-@contextlib.contextmanager
-def _mute_children() -> Iterator[None]:
-    """No stderr for programs: the harness runs `git describe` wherever it is, in no clone too."""
-    kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)

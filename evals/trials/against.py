@@ -57,7 +57,7 @@ def theirs(plan: Plan, folder: Path) -> list[Record]:
     """The trials of another run's folder that a plan's are held against.
 
     Raises:
-        InputMissingError: (exit 5) there is no run, or none of these tasks.
+        InputMissingError: (exit 5) there is no run, or none of one of these tasks.
         IntegrityError: (exit 12) its summary cannot be read.
         UsageError: (exit 2) it was made under other conditions than the engine's.
     """
@@ -72,9 +72,11 @@ def theirs(plan: Plan, folder: Path) -> list[Record]:
     wanted = [(task.name, number) for task in plan.tasks for number in range(plan.attempts)]
     found = [there.read(key(under.digest, digests[name], number)) for name, number in wanted]
     other = [record for record in found if record is not None]
-    if not other:
+    tried = {record.task for record in other}
+    if lacking := [task.name for task in plan.tasks if task.name not in tried]:
         raise InputMissingError(
-            f"{folder} has no trial of these tasks", hint="the same suite, the same --task"
+            f"{folder} has no trial of {len(lacking)} of these {len(plan.tasks)} tasks, such as {lacking[0]}",
+            hint="not tried there, or another task now: run that one again too, or --task for what both have",
         )
     return other
 

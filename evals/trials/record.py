@@ -4,7 +4,7 @@
     OUT/trajectories/ab/abcd….json   what happened in it (ATIF)
 
 A run that was killed goes on with the files that are there; two runs into one folder do not disturb each
-other, since equal names mean equal trials. Not here: what is tried (`run.py`).
+other: of a trial that both make the first to be there counts for both. Not here: what is tried (`run.py`).
 """
 
 from __future__ import annotations

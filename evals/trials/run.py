@@ -100,7 +100,8 @@ class _Run:
     def whole(self) -> Ran:
         resumed = self._there()
         reused = self._reused()
-        self._make([job for job in self._jobs if job.key not in self._found])
+        for record in self._results([job for job in self._jobs if job.key not in self._found]):
+            self._keep(record)
         if self._plan.setting.quality:
             self._measure()
         if self._plan.rubric is not None:
@@ -189,14 +190,13 @@ class _Run:
             found.append(record)
         return found
 
-    def _make(self, jobs: Sequence[Job]) -> None:
-        for record in self._results(jobs):
-            self._keep(record)
-
     def _keep(self, record: Record) -> None:
-        self._found[record.key] = record
+        """Keep a trial, or the one that another run has put there meanwhile: both tell of what is there."""
         self._made += 1
-        self._write(record)
+        there = self._folder.read(record.key)
+        if there is None or there.infrastructure:
+            self._write(there := record)
+        self._found[record.key] = there
 
     def _write(self, record: Record) -> None:
         self._folder.write(record)

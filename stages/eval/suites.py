@@ -60,8 +60,14 @@ def check(config: EvalConfig, root: Path) -> None:
 
 def _named(config: EvalConfig, root: Path, tips: Mapping[str, str]) -> list[Suite]:
     suites = [_suite(name, config, root, tips) for name in config.suites]
-    if len({suite.name for suite in suites}) < len(suites):
-        raise UsageError("eval.suites names a suite twice", hint="leave one of them away")
+    called: dict[str, str] = {}
+    for setting, suite in zip(config.suites, suites, strict=True):
+        if other := called.get(suite.name):
+            raise UsageError(
+                f"eval.suites names a suite twice: {other!r} and {setting!r} are both called {suite.name!r}",
+                hint="leave one of them away; what a suite of tasks is called its suite.toml says",
+            )
+        called[suite.name] = setting
     for setting, margins in (("margins", config.margins), ("drift_margins", config.drift_margins)):
         for name, margin in margins.items():
             _require_margin(setting, name, margin, suites)

@@ -22,7 +22,7 @@ from cursorbench.builder.dates import Clock, compiled
 from cursorbench.builder.settings import Settings
 from cursorbench.sandbox.bubblewrap import Bubblewrap
 from cursorbench.sandbox.protocol import Environment, Sandbox
-from cursorbench.tasks.container import VENV
+from cursorbench.tasks.scripts import VENV
 from tests.cursorbench.builder.test_build import COMMAND, Told
 from tests.cursorbench.history.gits import HOUR, Git
 

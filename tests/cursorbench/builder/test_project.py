@@ -153,6 +153,21 @@ setup(name="w" + "ords", install_requires=BASE + ["click", read("x")], extras_re
     assert lock.wanted(("auto",), found) == ("click", "mypy~=1.4", "pytest", "six")
 
 
+def test_setup_py_with_a_table_of_parameters(tmp_path: Path) -> None:
+    """psf/cachecontrol's for ten years, and of many others: it had no name and no requirements."""
+    text = """
+import setuptools
+params = dict(name="words", version="1.2", install_requires=["requests>=2"],
+              extras_require=dict(test=["mypy"], **{"fast": ["lz4"]}), packages=setuptools.find_packages())
+if __name__ == "__main__":
+    setuptools.setup(**params, entry_points={"console_scripts": ["w = w:main"]}, **read("more"))
+"""
+    found, _ = project(tmp_path, {"setup.py": text, "w.py": ""})
+    assert (found.name, found.version, found.dependencies) == ("words", "1.2", ("requests>=2",))
+    assert found.extras == {"test": ("mypy",), "fast": ("lz4",)}
+    assert found.scripts == {"console_scripts": ("w = w:main",)}
+
+
 @pytest.mark.parametrize("text", ["A = A + A\n", "A = [A, A]\n", "A = {**A, 'a': A}\n"])
 def test_setup_py_that_goes_round_in_circles(tmp_path: Path, text: str) -> None:
     found, _ = project(tmp_path, {"setup.py": f"{text}setup(name='w', extras_require=A, install_requires=A)"})

@@ -31,6 +31,9 @@ from tests.cursorbench.history.gits import Git
         ("tools/release.py", "other"), ("scripts/x.py", "other"), ("pkg/tools/parse.py", "source"),
         ("src/pkg/scripts/cli.py", "source"), ("pkg/examples/use.py", "other"),
         ("test.js", "test"), ("lib/latest.js", "source"), ("src/parse/tests.rs", "test"),
+        ("src/assert.bash", "source"), ("lib/install.sh", "source"), ("lib/assert.bats", "test"),
+        ("lib/install_test.sh", "test"), ("src/a.cljs", "source"), ("src/a.mts", "source"),
+        ("a.csv", "other"),
     ],
 )  # fmt: skip
 def test_kinds_of_files(path: str, kind: str) -> None:

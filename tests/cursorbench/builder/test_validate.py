@@ -197,3 +197,14 @@ def test_what_a_linter_says_of_a_test_file_is_no_test() -> None:
     told: Outcomes = {f"tests/test_a.py::{name}": "passed" for name in ("test_x", "test_ruff", *items)}
     found = stable([base], [told])
     assert found.fail_to_pass == ("tests/test_a.py::test_ruff", "tests/test_a.py::test_x")
+
+
+def test_what_keeps_a_test_from_passing_is_told() -> None:
+    """The ids alone were: whoever builds a suite could not tell a missing program from a broken change."""
+    said = "E       FileNotFoundError: [Errno 2] No such file or directory: 'shop'\n"
+    ran = Ran(Done("exited", 1, said, 0.1), {"kept": P, "broken": F})
+    with pytest.raises(Unfit) as caught:
+        validate._telling(stable([{"kept": P, "broken": F}], [ran.outcomes]), validate._first_words(ran))
+    assert caught.value.reason == "fails_with_solution"
+    assert str(caught.value.detail).startswith("1 ids, such as broken; 1 failed, 1 passed: E ")
+    assert "No such file or directory: 'shop'" in caught.value.detail

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cursorbench.errors import SandboxError, UsageError
+from cursorbench.errors import InputMissingError, SandboxError, UsageError
 from cursorbench.exchange import harbor_import, swebench_export
 from cursorbench.tasks import environment
 from cursorbench.tasks.suite import Suite
@@ -156,3 +156,12 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     rows.write_text("{}\n")
     assert run(["bench", "import", str(rows), "--out", str(tmp_path / "third")]) == 3
     assert json.loads((tmp_path / "third" / "rejects.json").read_text())[0]["reason"] == "bad_row"
+
+
+def test_tasks_of_the_older_terminal_bench_are_told(tmp_path: Path, suite: Suite) -> None:
+    (tmp_path / "old" / "hello").mkdir(parents=True)
+    for hint in ("a Harbor task, or a folder of them", "`harbor tasks migrate"):
+        with pytest.raises(InputMissingError) as caught:
+            harbor_import.import_tasks(tmp_path / "old", suite, print)
+        assert caught.value.hint.startswith(hint)
+        (tmp_path / "old" / "hello" / "task.yaml").write_text("instruction: Say hello.\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 from cursorbench.graders import restoring
 from cursorbench.graders.running import run_tests
 from cursorbench.sandbox.protocol import Backend, Environment, Limits
-from cursorbench.tasks.container import VENV
+from cursorbench.tasks.scripts import VENV
 from cursorbench.tasks.task import CursorBenchFields, ExpectedTests, Task
 
 LIMITS = Limits(wall_s=200.0, memory=1 << 30)

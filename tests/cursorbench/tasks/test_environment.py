@@ -19,7 +19,7 @@ from cursorbench.graders.running import run_tests
 from cursorbench.sandbox import open_backend
 from cursorbench.sandbox.cover import packages
 from cursorbench.sandbox.protocol import Limits
-from cursorbench.tasks import bundle, environment, folder, venv
+from cursorbench.tasks import bundle, container, environment, folder, scripts, venv
 from cursorbench.tasks.cache import made_once
 from cursorbench.tasks.folder import Contents
 from cursorbench.tasks.suite import Suite
@@ -245,3 +245,28 @@ def test_scripts_name_the_place_inside(tmp_path: Path, start: str) -> None:
     script.write_text(start.format("/made/here/bin/") + "print('/made/here/bin/')\n")
     venv.move(script, "/made/here/bin/", "/venv/bin/")
     assert script.read_text() == start.format("/venv/bin/") + "print('/made/here/bin/')\n"
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap")
+def test_a_projects_own_programs_are_there(made: Suite, tmp_path: Path) -> None:
+    """As after an editable install: tests of a command run it by its name."""
+    here = shutil.copytree(made.task("word-feature").folder, tmp_path / "word-feature")
+    spec = EnvironmentSpec(kind="python", python=f"{sys.version_info[0]}.{sys.version_info[1]}")
+    task = replace(made.task("word-feature"), folder=here, environment=spec)
+    task.lock.write_text("# nothing\n")
+    metadata = task.overlay / "words.egg-info"
+    metadata.mkdir(parents=True)
+    (metadata / "entry_points.txt").write_text(
+        "[console_scripts]\nuniq = words:unique\nCamel-2 = words.part:Class.method [extra]\n"
+        "python = words:unique\n../up = words:unique\nmodule = words\nodd\n\n[other]\nelse = words:unique\n"
+    )
+    assert [*scripts.of_overlay(task.overlay)] == ["Camel-2", "python", "uniq"]
+    found = environment.open(task, tmp_path / "cache")
+    with open_backend("bubblewrap").start(found, environment.limits(task)) as sandbox:
+        sandbox.write("words/__init__.py", b"def unique():\n    print('of the tree')\n    return 3\n")
+        done = sandbox.exec(["uniq"])
+        assert (done.output, done.status) == ("of the tree\n", 3)
+        assert sandbox.exec(["python", "-c", "print(1)"]).output == "1\n", "the interpreter stays"
+    assert "from words import unique" in container.dockerfile(task)
+    (metadata / "entry_points.txt").write_bytes(b"\xff no ini\n")
+    assert scripts.of_overlay(task.overlay) == {}

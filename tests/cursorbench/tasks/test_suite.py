@@ -152,6 +152,10 @@ def test_a_suite_that_is_none(tmp_path: Path) -> None:
     empty = Suite.create(tmp_path / "new", "new")
     with pytest.raises(InputMissingError, match="has no task"):
         Suite.open(empty.path)
+    (empty.path / "rejects.json").write_text("[]")
+    with pytest.raises(InputMissingError, match="has no task") as caught:
+        Suite.open(empty.path)
+    assert "rejects.json" in caught.value.hint
     with pytest.raises(UsageError, match="is there already"):
         Suite.create(tmp_path / "new", "new")
     (empty.path / "suite.toml").write_text('name = "new"\n')

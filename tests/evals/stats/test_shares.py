@@ -45,3 +45,24 @@ def test_it_has_the_share_as_often_as_it_says(share: float, users: int) -> None:
         low, high = share_interval(data)
         held += low <= share <= high
     assert held / worlds > 0.92 - 0.02 * (share == 0.01)
+
+
+def test_tasks_tried_several_times_by_hand() -> None:
+    """Two, one and one of three: se^2 is 1/81, so 20/81 / (1/81) = 20 trials, of 19 degrees where the tasks
+    have 2: 4.73 of them."""
+    found = share_interval(cluster_sums([2 / 3, 1 / 3, 1 / 3], range(3)))
+    n = 20 * (stats.t.ppf(0.975, 19) / stats.t.ppf(0.975, 2)) ** 2
+    assert n == pytest.approx(4.73, abs=0.01)
+    s = 4 / 9 * n
+    assert found == pytest.approx((stats.beta.ppf(0.025, s, n - s + 1), stats.beta.ppf(0.975, s + 1, n - s)))
+
+
+@pytest.mark.parametrize("tasks", [2, 3, 5, 12])
+def test_few_tasks_tried_often_have_the_share_as_often_as_it_says(tasks: int) -> None:
+    """Means of 16 attempts in few tasks had it 81 times in 100: nothing of Student's t was left there."""
+    rng, held, worlds = np.random.default_rng(tasks), 0, 1000
+    for _ in range(worlds):
+        values = rng.binomial(16, rng.beta(1.2, 0.8, tasks)) / 16
+        low, high = share_interval(cluster_sums(values.tolist(), range(tasks)))
+        held += low <= 0.6 <= high
+    assert held / worlds > 0.93

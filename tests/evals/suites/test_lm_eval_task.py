@@ -334,7 +334,11 @@ def _file_task(folder: Path, documents: bytes, rest: str = "", code: str = "") -
 @pytest.mark.parametrize(
     ("documents", "code", "said"),
     [
-        (b"hello\n", "", "'rtrl_file' cannot be loaded: DatasetGenerationError"),
+        (
+            b"hello\n",
+            "",
+            "generating the dataset (JSON parse error: ",
+        ),
         (b'{"q": "\xff", "a": 0}\n', "", "'rtrl_file' cannot be loaded: UnicodeDecodeError"),
         (b"", "", "'rtrl_file' cannot be loaded: StopIteration"),
         (b'{"q": "a", "a": 7}\n', "", "'rtrl_file' cannot be loaded: IndexError"),
@@ -351,6 +355,65 @@ def test_what_a_task_itself_raises_is_its_own(
     with pytest.raises(UsageError, match=re.escape(said)) as caught:
         suite.run(subject(random_model), suite.cases(), lambda n: None)
     assert "documents" in caught.value.hint
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("metric", "rest", "said"),
+    [
+        (
+            "right}",
+            "process_results: !function code.go\n",
+            "'right' has no aggregation and no higher_is_better",
+        ),
+        (
+            "right, aggregation: mean}",
+            "process_results: !function code.go\n",
+            "'right' has no higher_is_better",
+        ),
+        (
+            "right, higher_is_better: true}",
+            "process_results: !function code.go\n",
+            "'right' has no aggregation",
+        ),
+        ("right, aggregation: mean, higher_is_better: true}", "", "nobody makes its metric 'right'"),
+    ],
+)
+def test_a_metric_that_nobody_can_read_is_refused(
+    tmp_path: Path, metric: str, rest: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without an aggregation lm-eval says `KeyError: None`; of an error rate more was taken for better."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")  # the harness looks for a metric among those of the Hub
+    code = "def go(doc, results):\n    return {'right': 1.0}\n"
+    folder = _file_task(tmp_path / "tasks", DOCUMENTS, rest, code)
+    task = folder / "rtrl_file.yaml"
+    head, _, _ = task.read_text().partition("metric_list:")
+    task.write_text(f"{head}{rest}metric_list:\n  - {{metric: {metric}\n")
+    with pytest.raises(UsageError, match=re.escape(said)):
+        _ = LmEvalSuite("rtrl_file", include=folder).spec
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        ("{'right': float('nan')}", "'rtrl_say' gave no finite number of rtrl_say:0"),
+        ("{'rigth': 1.0}", "'rtrl_say' gave no right of rtrl_say:0"),
+    ],
+)
+def test_what_a_tasks_own_judge_gives_is_not_the_checkpoints_fault(
+    random_model: Path, tmp_path: Path, returned: str, said: str
+) -> None:
+    """A judge that divides by nothing had the training looked at: "its weights are not usable"."""
+    folder = _writing_task(tmp_path / "tasks", "rtrl_say")
+    with (folder / "docs.py").open("a") as stream:
+        stream.write(f"def judged(doc, results):\n    return {returned}\n")
+    task = folder / "rtrl_say.yaml"
+    head, _, _ = task.read_text().partition("metric_list:")
+    metric = "metric: right, aggregation: mean, higher_is_better: true"
+    task.write_text(f"{head}process_results: !function docs.judged\nmetric_list:\n  - {{{metric}}}\n")
+    suite = LmEvalSuite("rtrl_say", include=folder)
+    with pytest.raises(UsageError, match=said) as caught:
+        suite.run(subject(random_model), suite.cases(), lambda n: None)
     assert caught.value.code == 2
 
 

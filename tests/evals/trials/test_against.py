@@ -14,7 +14,7 @@ from cursorbench.harness.agent import AgentConfig
 from cursorbench.harness.driver import Endpoint
 from cursorbench.tasks.suite import Suite
 from evals.trials import run as runner
-from evals.trials.against import compare
+from evals.trials.against import compare, theirs
 from evals.trials.attempt import Job, Setting
 from evals.trials.conditions import Conditions
 from evals.trials.plan import Plan
@@ -108,6 +108,13 @@ def test_what_cannot_be_compared_is_refused(
     more = make_suite(tmp_path / "other")
     with pytest.raises(InputMissingError, match="no trial"):
         compare(plan(more, tmp_path / "new"), [], tmp_path / "old")
+    one = replace(
+        other, tasks=(*suite.tasks[:2], more.tasks[2]), conditions=CONDITIONS
+    )  # of 3 one is another
+    with pytest.raises(
+        InputMissingError, match=f"no trial of 1 of these 3 tasks, such as {more.tasks[2].name}"
+    ):
+        theirs(one, tmp_path / "old")
     (tmp_path / "old" / "summary.json").write_text("{}")
     with pytest.raises(IntegrityError):
         compare(other, [], tmp_path / "old")

@@ -80,6 +80,20 @@ def test_the_same_run_again_makes_nothing(suite: Suite, tmp_path: Path, here: An
     assert (more.made, more.resumed) == (3, 6)
 
 
+def test_two_runs_at_once_tell_the_same(suite: Suite, tmp_path: Path, here: Any) -> None:
+    """Of one that was started twice each told of its own trials, and the folder had some of either."""
+
+    def make(job: Job) -> Record:
+        if not job.attempt:  # the other run has made this one meanwhile, and it went otherwise
+            Folder(tmp_path).write(record(job, "failed"))
+        return record(job)
+
+    here(make)
+    found = run(plan(suite, tmp_path))
+    assert [one.cause for one in found.records] == ["failed", "solved"] * 3
+    assert [one.cause for one in run(plan(suite, tmp_path)).records] == ["failed", "solved"] * 3
+
+
 def test_other_conditions_are_other_trials(suite: Suite, tmp_path: Path, here: Any) -> None:
     here(record)
     run(plan(suite, tmp_path))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cursorbench.errors import SandboxError
-from stages.errors import InputMissingError
+from stages.errors import InputMissingError, UsageError
 from stages.eval import suites
 from stages.eval.attempts import file_name, read
 from stages.runner import run_stage
@@ -52,6 +52,17 @@ def test_other_tasks_are_other_conditions(bench: Bench) -> None:
     tests = next((bench.root / "words" / "tasks" / "word-debug" / "tests" / "files").rglob("*.py"))
     tests.write_text(tests.read_text() + "\n# another test\n")
     assert under(here) != before
+
+
+def test_two_suites_of_one_name_are_told_apart_for_whoever_mends_it(bench: Bench) -> None:
+    """As two builds of one repository have: "names a suite twice" was all that was said."""
+    (bench.root / "more").mkdir()
+    make_suite(bench.root / "more" / "words", CHANGES[1:])
+    both = ['eval.suites=["cursorbench:../words", "cursorbench:../more/words"]']
+    with pytest.raises(UsageError, match="names a suite twice") as caught:
+        bench.eval(both)
+    assert "'cursorbench:../words' and 'cursorbench:../more/words' are both called" in caught.value.message
+    assert "suite.toml" in caught.value.hint
 
 
 def test_another_interpreter_is_other_conditions(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
