@@ -181,6 +181,7 @@ def _alone(root: Path) -> Iterator[None]:
     Raises LockedError (exit 11), or UsageError where no workspace can be: nothing is left there then.
     """
     workspace = Workspace(require_suitable(root.expanduser().resolve()))
+    workspace.make_root()
     path = workspace.run_dir / "init.lock"
     with locks.hold(path, what=f"init of {root}", hint=locks.RUN_AGAIN):
         yield

@@ -76,7 +76,7 @@ def tokenizer_digest(folder: Path) -> str:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a checkpoint, shards by name. Raises InputMissingError or IntegrityError."""
+    """Its safetensors files by name, none of another folder. Raises InputMissingError or IntegrityError."""
     single = folder / WEIGHTS_FILE
     if single.is_file():
         return [single]
@@ -94,7 +94,7 @@ def weight_files(folder: Path) -> list[Path]:
         shards = sorted({str(name) for name in json.loads(index.read_bytes())["weight_map"].values()})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise IntegrityError(f"{index} is no index of weights: {error}", hint="rtrl verify --full") from error
-    if missing := [name for name in shards if not (folder / name).is_file()]:
+    if missing := [name for name in shards if Path(name).name != name or not (folder / name).is_file()]:
         raise IntegrityError(f"{folder} lacks {', '.join(missing)}", hint="rtrl verify --full")
     return [folder / name for name in shards]
 

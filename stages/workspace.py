@@ -105,7 +105,7 @@ class Workspace:
             raise UsageError(f"{root} is a workspace already", hint="name another folder")
         Settings.parse(settings_toml, source=SETTINGS_FILE)
         workspace = cls(root)
-        root.mkdir(mode=0o755, parents=True, exist_ok=True)  # nobody else changes rtrl.toml
+        workspace.make_root()
         workspace.close_to_others()
         private(workspace.store_dir)
         create_store(workspace.store_dir)
@@ -120,6 +120,11 @@ class Workspace:
         partial.rename(root / SETTINGS_FILE)
         faults.point("workspace.rename.after")
         return workspace
+
+    def make_root(self) -> None:
+        """The folder itself, whatever the umask writable to its owner only: who writes there puts keys and
+        settings in the place of these. Before anything makes a folder in it."""
+        self.root.mkdir(mode=0o755, parents=True, exist_ok=True)
 
     def close_to_others(self) -> None:
         """See that nobody but their owner looks into keys, captured data and what is running."""

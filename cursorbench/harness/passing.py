@@ -14,6 +14,7 @@ from typing import Any
 # whose it is (rtrl's gateway); other models (OpenRouter, LiteLLM); what the server does besides, or later
 _FURTHER = (
     *("user", "models", "fallbacks", "route", "provider", "plugins"),
+    *("context_window_fallbacks", "content_policy_fallbacks", "extra_body"),  # the last may have all of these
     *("web_search_options", "mcp_servers", "container", "background"),
 )
 # types of tools that whoever asks runs itself: OpenAI's, then those that Anthropic's models know by a date
@@ -22,8 +23,9 @@ _OF_CLIENTS = re.compile(
 )
 
 _SAID = ("messages", "input", "system")  # of a request
-_PARTS = ("content", "output")  # of a message, or a part of one
+_PARTS = ("content", "output", "source")  # of a message, or a part of one
 _FETCHED = ("image_url", "video_url", "audio_url", "file_url")  # of a part of a message
+_FILES = ("file_id", "file_data", "file_url")  # of its `file`
 _DEEP = 16  # lists and parts within one another: a tool's result in a message has some
 
 
@@ -45,7 +47,8 @@ def _here(told: Any, deep: int) -> Any:
     if not isinstance(told, dict) or not deep:
         return told
     source = told.get("source")  # an address by itself is where a text is from
-    if any(map(_is_elsewhere, (*map(told.get, _FETCHED), source if isinstance(source, dict) else None))):
+    named = (*map(told.get, _FETCHED), source if isinstance(source, dict) else None)
+    if any(map(_is_elsewhere, named)) or _is_a_file_elsewhere(told.get("file")):
         text = "input_text" if str(told.get("type")).startswith("input_") else "text"
         return {"type": text, "text": "[an address: nothing is fetched in a trial]"}
     return {name: _here(one, deep - 1) if name in _PARTS else one for name, one in told.items()}
@@ -55,6 +58,12 @@ def _is_elsewhere(address: object) -> bool:
     if isinstance(address, dict):
         address = address.get("url")
     return isinstance(address, str) and address[:5].lower() != "data:"
+
+
+def _is_a_file_elsewhere(file: object) -> bool:
+    """LiteLLM fetches a file whose id, or whose bytes, are an address; neither has a colon otherwise."""
+    said = map(file.get, _FILES) if isinstance(file, dict) else ()
+    return any(isinstance(one, str) and ":" in one and _is_elsewhere(one) for one in said)
 
 
 def _own(declares: dict[str, Any]) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def options(environment: Environment, limits: Limits, user: str) -> dict[str, An
         "pids_limit": limits.processes + _ROOTS,
         "ulimits": [
             docker.types.Ulimit(name=name, soft=most, hard=most)
-            for name, most in (("core", 0), ("nproc", limits.processes), ("nofile", _FILES))
+            for name, most in (("core", 1), ("nproc", limits.processes), ("nofile", _FILES))
         ],
         "labels": {LABEL: label()},
     }

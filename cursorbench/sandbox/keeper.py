@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -274,6 +275,8 @@ def main(control: int, caller: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's; the caller decides
     connection = socket.socket(fileno=control)
     connection.set_inheritable(False)
+    with contextlib.suppress(ValueError):  # the caller may have less
+        resource.setrlimit(resource.RLIMIT_CORE, (1, 1))  # with any other the kernel may start a program
     try:
         sweep.sweep_folders()
         store = stage.enter()

@@ -3,10 +3,11 @@
 A second wall behind the namespaces: what has no use in building and testing code and is reachable
 without rights (keyrings, tracing, io_uring, BPF), and what no namespace holds back (AF_VSOCK leads out of
 a virtual machine from any network namespace; TIOCSTI types into a terminal; a lease of a file has whoever
-opens it wait; limits that the same user sets
-to process 1 are its end, and that of its sandbox). Refused calls fail with EPERM,
-or ENOSYS where programs then take another way (clone3, io_uring). Filters are written for x86-64 and
-arm64; calls of any other architecture (32-bit ones included) kill the process.
+opens it wait; limits that the same user sets to process 1 are its end, and that of its sandbox; with any
+limit of core files but one byte, the kernel gives each crash to a program of the machine, as root, where
+`core_pattern` names one). Refused calls fail with EPERM, or ENOSYS where programs then take another way
+(clone3, io_uring); those that set that limit change nothing and succeed (`ulimit -c 0`). Filters are
+written for x86-64 and arm64; calls of any other architecture (32-bit ones included) kill the process.
 """
 
 from __future__ import annotations
@@ -82,6 +83,11 @@ _FAMILIES = (1, 2, 10, 16)  # UNIX, INET, INET6, NETLINK
 _TERMINAL = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 _LEASE = (1024,)  # F_SETLEASE: whoever opens such a file, who copies or compares the tree too, waits 45 s
 _PRLIMIT, _FIRST = (302, 261), 1  # whoever limits process 1 ends the sandbox with it
+_SETRLIMIT, _CORE = (
+    (160, 164),
+    4,
+)  # the limit of core files stays one byte: by it the kernel leaves crashes alone
+_LOW = 0xFFFFFFFF
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 
@@ -97,8 +103,8 @@ def _refuse(error: int) -> bytes:
     return _statement(_RET, _ERRNO | error)
 
 
-def _argument(index: int) -> bytes:
-    return _statement(_LD, _ARGUMENTS + 8 * index)  # the low half, both machines being little-endian
+def _argument(index: int, high: bool = False) -> bytes:
+    return _statement(_LD, _ARGUMENTS + 8 * index + 4 * high)  # a half, both machines being little-endian
 
 
 def program(machine: str = "") -> bytes:
@@ -123,7 +129,7 @@ def program(machine: str = "") -> bytes:
         (_SOCKET, _family()),
         (_SOCKETPAIR, _family()),
     ]
-    blocks += [(_PRLIMIT, _first())]
+    blocks += [(_PRLIMIT, _limit()), (_SETRLIMIT, _core())]
     for both, block in blocks:
         parts += [_jump(_JEQ, both[column], 0, len(block)), *block]
     return b"".join([*parts, _statement(_RET, _ALLOW)])
@@ -140,8 +146,17 @@ def _second(refused: Sequence[int]) -> list[bytes]:
     return [_argument(1), *checks, _statement(_RET, _ALLOW)]
 
 
-def _first() -> list[bytes]:
-    return [_argument(0), _jump(_JEQ, _FIRST, 0, 1), _refuse(_EPERM), _statement(_RET, _ALLOW)]
+def _limit() -> list[bytes]:
+    """Of a process: none of the first, and for core files it is read alone, the third argument being NULL."""
+    allow = _statement(_RET, _ALLOW)
+    first = [_argument(0), _jump(_JEQ, _FIRST, 0, 1), _refuse(_EPERM)]
+    core = [_argument(1), _jump(_JEQ, _CORE, 1, 0), allow]
+    read = [_argument(2), _jump(_JEQ, 0, 0, 2), _argument(2, high=True), _jump(_JEQ, 0, 1, 0)]
+    return [*first, *core, *read, _refuse(0), allow]
+
+
+def _core() -> list[bytes]:
+    return [_argument(0), _jump(_JEQ, _CORE, 0, 1), _refuse(0), _statement(_RET, _ALLOW)]
 
 
 def _family() -> list[bytes]:
@@ -158,20 +173,26 @@ def profile() -> dict[str, Any]:
     """
     rules: list[dict[str, Any]] = [_rule(list(_REFUSED), _EPERM), _rule(list(_ABSENT), _ENOSYS)]
     bits = [1 << bit for bit in range(32)]
-    rules += [_rule(["clone"], _EPERM, 0, bit, bit) for bit in bits if bit & _NEW_NAMESPACES]
-    rules += [_rule(["ioctl"], _EPERM, 1, 0xFFFFFFFF, value) for value in _TERMINAL]
-    rules += [_rule(["fcntl"], _EPERM, 1, 0xFFFFFFFF, value) for value in _LEASE]
-    rules += [_rule(["prlimit64"], _EPERM, 0, 0xFFFFFFFF, _FIRST)]
+    rules += [_rule(["clone"], _EPERM, (0, bit, bit)) for bit in bits if bit & _NEW_NAMESPACES]
+    rules += [_rule(["ioctl"], _EPERM, (1, _LOW, value)) for value in _TERMINAL]
+    rules += [_rule(["fcntl"], _EPERM, (1, _LOW, value)) for value in _LEASE]
+    rules += [_rule(["prlimit64"], _EPERM, (0, _LOW, _FIRST))]
+    address = [1 << bit for bit in range(64)]  # of the new limit: any but NULL
+    rules += [_rule(["prlimit64"], 0, (1, _LOW, _CORE), (2, bit, bit)) for bit in address]
+    rules += [_rule(["setrlimit"], 0, (0, _LOW, _CORE))]
     both = ["socket", "socketpair"]
     known = [family for family in range(32) if family not in _FAMILIES]
-    rules += [_rule(both, _EAFNOSUPPORT, 0, 0xFFFFFFFF, family) for family in known]
-    rules += [_rule(both, _EAFNOSUPPORT, 0, bit, bit) for bit in bits if bit >= 32]
+    rules += [_rule(both, _EAFNOSUPPORT, (0, _LOW, family)) for family in known]
+    rules += [_rule(both, _EAFNOSUPPORT, (0, bit, bit)) for bit in bits if bit >= 32]
     return {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules}
 
 
-def _rule(names: list[str], error: int, index: int = -1, mask: int = 0, value: int = 0) -> dict[str, Any]:
-    """Refuse calls; with an index, those whose argument is `value` under `mask`."""
+def _rule(names: list[str], error: int, *arguments: tuple[int, int, int]) -> dict[str, Any]:
+    """Refuse calls; of those with arguments, each (index, mask, value), where all have their values."""
     rule: dict[str, Any] = {"names": names, "action": "SCMP_ACT_ERRNO", "errnoRet": error}
-    if index >= 0:
-        rule["args"] = [{"index": index, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}]
+    if arguments:
+        rule["args"] = [
+            {"index": index, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
+            for index, mask, value in arguments
+        ]
     return rule

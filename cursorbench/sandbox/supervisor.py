@@ -198,7 +198,6 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     processes = int(sys.argv[2])
     resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))  # of this user namespace
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     files = min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     os.set_inheritable(control.fileno(), False)

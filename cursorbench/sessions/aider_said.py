@@ -9,7 +9,8 @@ from cursorbench.sessions.reading import milliseconds
 
 __all__ = ["REPLACE", "SEARCH"]
 
-CALLED = re.compile(r"^[^\n]*\baider\b[^\n]* (?:--message|--msg|-m)(?=[ =\n]|$)")  # Aider's own command line
+# Aider's own command line, from its first name: from each of many it would take hours
+CALLED = re.compile(r"^(?>[^\n]*?\baider\b)[^\n]* (?:--message|--msg|-m)(?=[ =\n]|$)")
 VERSION = re.compile(r"^Aider v(\S+)")
 MODEL = re.compile(r"^(?:Main model|Models?): ([^\s⚡]+)")  # a mark of prompt caching stood behind it once
 EDITOR = re.compile(r"^Editor model: ([^\s⚡]+)")  # answers what the architect hands on

@@ -33,6 +33,7 @@ from cursorbench.sessions.seen import Seen
 
 KIND = "git-ai"
 MAX_NOTE = 256 << 20  # bytes; the metadata that explains the lines stand at a note's end
+_TOO_LARGE = f"the note is larger than {MAX_NOTE >> 20} MiB"
 
 _SCHEMA = re.compile(rb'"schema_version"\s*:\s*"authorship/')
 _KEY = r"(?:[sh]_[0-9a-f]{4,64}(?:::t_[0-9a-f]+)?|[0-9a-f]{7,64})"
@@ -71,7 +72,7 @@ def recognises(path: Path, head: bytes) -> bool:
 def read(path: Path, seen: Seen) -> Iterator[Read]:
     """A note's sessions, messages (old notes have them), commits and attributions."""
     if path.stat().st_size > MAX_NOTE:
-        yield Quarantined(Place(str(path)), f"the note is larger than {MAX_NOTE >> 20} MiB")
+        yield Quarantined(Place(str(path)), _TOO_LARGE)
         return
     yield from note(path.read_bytes(), str(path), _commit_of(path), seen)
 
@@ -98,9 +99,14 @@ def read_repository(repository: Path, seen: Seen) -> Iterator[Read]:
             if len(header) != 3 or not header[2].isdigit():
                 yield Quarantined(Place(file), "the note's object is missing")
                 continue
-            data = objects.stdout.read(int(header[2]))
+            left = int(header[2])
+            if left > MAX_NOTE:
+                while left and (read := len(objects.stdout.read(min(left, 1 << 20)))):
+                    left -= read
+                yield Quarantined(Place(file), _TOO_LARGE)
+            else:
+                yield from note(objects.stdout.read(left), file, commit, seen)
             objects.stdout.readline()
-            yield from note(data, file, commit, seen)
 
 
 def note(data: bytes, file: str, commit: str, seen: Seen) -> Iterator[Read]:

@@ -31,7 +31,7 @@ _COMMENT = re.compile(
     r"|\nSaved marker screenshot:|\nAnnotated (?:PDF )?screenshot:|\Z)",
     re.MULTILINE | re.DOTALL,
 )
-_NOTES = re.compile(r"^<response-annotations>\n(.*?)\n</response-annotations>", re.MULTILINE | re.DOTALL)
+_NOTES, _NOTES_END = re.compile(r"^<response-annotations>\n", re.MULTILINE), "\n</response-annotations>"
 _PICTURE = re.compile(r"^The next image (?:is|shows) [^\n]{0,600}\bComment \d+[^\n]*\n?", re.MULTILINE)
 _REPLY = "<send_user_message_question_reply>"
 
@@ -59,6 +59,7 @@ def answers(text: str) -> str:
 
 
 def _notes(before: str) -> Iterator[str]:
-    for found in _NOTES.finditer(before):
-        for one in map(table_of, list_of(parsed(found[1].encode(errors="replace")))):
+    end = 0
+    while (begun := _NOTES.search(before, end)) and (end := before.find(_NOTES_END, begun.end())) >= 0:
+        for one in map(table_of, list_of(parsed(before[begun.end() : end].encode(errors="replace")))):
             yield (text_of(one.get("annotation")) or text_of(one.get("comment"))).strip()

@@ -15,7 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -173,11 +173,8 @@ def locked(text: str, where: Path) -> dict[str, str]:
     Raises:
         IntegrityError: (exit 12) a requirement without version or hash.
     """
-    joined = re.sub(r"\\\r?\n", " ", text)
     pins: dict[str, str] = {}
-    for line in (line.strip() for line in joined.splitlines()):
-        if not line or line.startswith("#"):
-            continue
+    for line in filter(None, _joined(text)):
         found = _PIN.match(line)
         if not found or "--hash=" not in line:
             raise IntegrityError(
@@ -188,6 +185,18 @@ def locked(text: str, where: Path) -> dict[str, str]:
             continue  # for some machines only: pip decides
         pins[normal(found[1])] = found[2]
     return pins
+
+
+def _joined(text: str) -> Iterator[str]:
+    """Its lines as pip has them: one that ends with a backslash goes on in the next, but for a comment."""
+    whole = ""
+    for line in text.splitlines():
+        said = "" if line.lstrip().startswith("#") else line
+        whole += said.removesuffix("\\")
+        if not said.endswith("\\"):
+            yield whole.strip()
+            whole = ""
+    yield whole.strip()
 
 
 def normal(name: str) -> str:

@@ -152,6 +152,13 @@ ATTEMPTS: list[Attempt] = [
         "socket.sethostname(socket.gethostname()); print('ESCAPED')",
     ),
     attempt(
+        "have the kernel start the machine's program for crashes",
+        "kernel",
+        "a limit of one byte for core files, which seccomp keeps",
+        "import resource\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
+        "print('ESCAPED' if resource.getrlimit(resource.RLIMIT_CORE)[0] != 1 else 'no core, no program')",
+    ),
+    attempt(
         "the kernel's log",
         "kernel",
         "seccomp",

@@ -31,6 +31,7 @@ _GRPC = {
 }  # google.rpc.Code of an HTTP status
 _MEMBERS, _PART = 1000, 1 << 14  # of a gzip body: how many, and bytes read at a time
 _VALUES = 2_500_000  # of a body in JSON: exporters send many at a time
+_MESSAGES = 700_000  # of a body in protobuf: an attribute is two of them, and seven values of JSON
 _EACH = 200  # bytes that a record takes in memory besides what it says
 _IDS = ("traceId", "spanId", "parentSpanId")
 
@@ -118,7 +119,7 @@ def _member(packed: memoryview, wbits: int, data: bytearray, limit: int) -> tupl
 
 def export(signal: Signal, media: str, body: bytes, limit: int) -> dict[str, Any]:
     """The export request as OTLP/JSON has it. Raises ApiError 400; 413 when its records pass `limit`, or its
-    objects, lists and strings _VALUES."""
+    objects, lists and strings _VALUES, in protobuf its messages _MESSAGES."""
     if media == JSON:
         value = parse_json(body, _VALUES)
         if not isinstance(value, dict) or not isinstance(value.get(signal.fields[0], []), list):
@@ -131,6 +132,7 @@ def export(signal: Signal, media: str, body: bytes, limit: int) -> dict[str, Any
 
     try:
         message = _messages(signal)[0].FromString(body)
+        _require_few(message)
         if _number(signal, message) * _EACH > limit:
             raise _too_many(limit)
         found: dict[str, Any] = MessageToDict(message, use_integers_for_enums=True)
@@ -205,6 +207,20 @@ def _number(signal: Signal, message: Any) -> int:
     outer, middle, inner = map(_snake, signal.fields)
     scopes = (scope for resource in getattr(message, outer) for scope in getattr(resource, middle))
     return sum(len(getattr(scope, inner)) for scope in scopes)
+
+
+def _require_few(message: Any) -> None:
+    """Raises ApiError 413: two bytes are a message, of which Python makes an object of hundreds."""
+    left, around = _MESSAGES, [message]
+    while around:
+        for field, value in around.pop().ListFields():
+            if field.message_type is not None:
+                within = (value,) if hasattr(value, "DESCRIPTOR") else value
+                left -= len(within)
+                if left < 0:
+                    what = f"exports are limited to {_MESSAGES} messages, values of attributes among them"
+                    raise ApiError(413, "invalid_request_error", "body_too_large", what)
+                around.extend(within)
 
 
 def _messages(signal: Signal) -> tuple[Any, Any]:

@@ -49,6 +49,18 @@ def test_the_key_works_and_is_the_owners_alone(made):
     assert stat.S_IMODE(made.key_file.stat().st_mode) == 0o600
 
 
+def test_nobody_else_writes_into_a_new_workspace_whatever_the_umask(tmp_path):
+    """The lock of `init` was there first, and made the folder: everybody could rename keys/ and rtrl.toml."""
+    before = os.umask(0)
+    try:
+        root = init_bare(tmp_path / "ws").root
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(root.stat().st_mode) == 0o755
+    for path in root.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
 def test_a_finished_workspace_is_left_alone(made, monkeypatch):
     monkeypatch.setattr("stages.init._export_float32", None)  # it is said before the model is looked at
     with pytest.raises(UsageError) as caught:

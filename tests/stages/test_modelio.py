@@ -127,6 +127,17 @@ def test_missing_and_damaged_folders(tmp_path: Path) -> None:
         modelio.load_model(folder)
 
 
+@pytest.mark.parametrize("elsewhere", ["{}", "../other/model.safetensors", "./../other/model.safetensors"])
+def test_an_index_that_leads_out_of_its_folder_is_refused(elsewhere: str, tmp_path: Path) -> None:
+    """`rtrl init --model` of such a folder took the other model's weights, and wrote into their file."""
+    other = write_checkpoint(tmp_path / "other") / modelio.WEIGHTS_FILE
+    folder = write_checkpoint(tmp_path / "model")
+    (folder / modelio.WEIGHTS_FILE).unlink()
+    (folder / modelio.INDEX_FILE).write_text(json.dumps({"weight_map": {"a": elsewhere.format(other)}}))
+    with pytest.raises(IntegrityError, match=r"lacks .*other/model\.safetensors"):
+        modelio.weight_files(folder)
+
+
 def test_what_a_configuration_asks_for_and_is_not_installed_is_said(tmp_path: Path, monkeypatch: Any) -> None:
     """Libraries of quantised weights; memory that is not there is no damage."""
     folder = write_checkpoint(tmp_path / "a")

@@ -194,6 +194,9 @@ def test_what_goes_to_the_server_reaches_no_further_than_the_model() -> None:
         "input": [added, {"role": "user", "content": "go"}],
         "tools": [*kept, *far, space],
         "models": ["a-stronger-one"],
+        "context_window_fallbacks": [{"m": ["a-stronger-one"]}],
+        "content_policy_fallbacks": [{"m": ["a-stronger-one"]}],
+        "extra_body": {"models": ["a-stronger-one"]},
         "mcp_servers": [{"url": "u"}],
         "background": True,
         "user": "eve",
@@ -217,6 +220,8 @@ def test_what_goes_to_the_server_reaches_no_further_than_the_model() -> None:
         ("messages", {"type": "video_url", "video_url": {"url": "ADDRESS", "detail": "low"}}, "text"),
         ("messages", {"type": "image", "source": {"type": "url", "url": "ADDRESS"}}, "text"),
         ("messages", {"type": "document", "source": {"type": "url", "url": "ADDRESS"}}, "text"),
+        ("messages", {"type": "file", "file": {"file_id": "ADDRESS", "format": "image/png"}}, "text"),
+        ("messages", {"type": "file", "file": {"file_data": "ADDRESS"}}, "text"),
         ("input", {"type": "input_image", "image_url": "ADDRESS"}, "input_text"),
         ("input", {"type": "input_file", "file_url": "ADDRESS"}, "input_text"),
     ],
@@ -240,6 +245,10 @@ def test_nothing_is_fetched_for_a_trial(list_of: str, part: dict[str, Any], text
     word = {"type": text, "text": "[an address: nothing is fetched in a trial]"}
     for address in ("https://x.org/a.png", "http://169.254.169.254/", "file:///etc/passwd", " data:,"):
         assert passed(body(at(address))) == body(word)
+    for within, left in ((at("https://x.org"), word), (at("data:,a"), at("data:,a"))):
+        given, kept = ({"type": "content", "content": [one]} for one in (within, left))
+        whole = passed(body({"type": "document", "source": given}))
+        assert whole == body({"type": "document", "source": kept})
     plain = {"messages": [{"role": "user", "content": "see https://x.org"}], "source": "https://x.org"}
     assert passed(plain | {"input": "https://x.org"}) == plain | {"input": "https://x.org"}
 

@@ -162,6 +162,13 @@ def test_limits(backend: Bubblewrap, environment: Environment) -> None:
         assert sandbox.exec("echo fine").output.endswith("fine\n")
 
 
+def test_a_crash_is_given_to_no_program_of_the_machine(backend: Bubblewrap, environment: Environment) -> None:
+    """Whatever the limit, the kernel runs what `core_pattern` names, but for a limit of 1."""
+    with backend.start(environment) as sandbox:
+        code = "import resource as r; r.setrlimit(4, (0, 0)); print(r.getrlimit(4))"
+        assert sandbox.exec(f"ulimit -c 0 && python3 -c '{code}'").output == "(1, 1)\n"
+
+
 def test_cpu_time_of_all_processes(backend: Bubblewrap, environment: Environment) -> None:
     with backend.start(environment, Limits(cpu_s=0.3)) as sandbox:
         done = sandbox.exec("(while :; do :; done) & while :; do :; done", timeout_s=250)

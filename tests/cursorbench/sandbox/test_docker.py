@@ -166,6 +166,8 @@ def refused(name: str, *arguments: int) -> int:
     [
         (("ptrace", 0), 1),
         (("clone3", 0), 38),
+        (("prlimit64", 0, 7, 0x7FFF0000), 0),
+        (("prlimit64", 1, 7, 0x7FFF0000), 1),  # of the first process
         (("clone", 0x11), 0),
         (("clone", 0x3D0F00), 0),  # a thread
         (("clone", 0x10000011), 1),  # CLONE_NEWUSER
@@ -186,6 +188,24 @@ def refused(name: str, *arguments: int) -> int:
 )
 def test_the_profile_of_system_calls(call: tuple[str, int], error: int) -> None:
     assert refused(*call) == error
+
+
+def test_the_limit_of_core_files_is_read_alone() -> None:
+    """Setting it changes nothing, and is no error: the rule is found whose error is 0."""
+
+    def found(name: str, *arguments: int) -> bool:
+        return any(
+            name in rule["names"]
+            and all(arguments[c["index"]] & c["value"] == c["valueTwo"] for c in rule["args"])
+            for rule in seccomp.profile()["syscalls"]
+            if rule["errnoRet"] == 0
+        )
+
+    assert found("setrlimit", 4)
+    assert not found("setrlimit", 7)
+    assert not found("prlimit64", 0, 4, 0)
+    assert not found("prlimit64", 0, 7, 0x7FFF0000)
+    assert all(found("prlimit64", 0, 4, 1 << bit) for bit in range(4, 47))
 
 
 def test_what_a_container_is_started_with(tmp_path: Path) -> None:

@@ -58,6 +58,11 @@ ALLOWED, KILLED, REFUSED, ABSENT = 0x7FFF0000, 0x80000000, 0x00050001, 0x0005002
         (302, (0, 7), ALLOWED),  # prlimit of one's own
         (302, (2, 7), ALLOWED),  # of a child: the supervisor does so
         (302, (1, 7), REFUSED),  # of process 1, which would end the sandbox
+        (302, (0, 4, 0, 0x7FFF0000), ALLOWED),  # the limit of core files, read
+        (302, (0, 4, 0x7FFF0000), 0x00050000),  # and set: nothing is changed
+        (302, (0, 4, 0x1_0000_0000), 0x00050000),  # from wherever
+        (160, (4, 0x7FFF0000), 0x00050000),
+        (160, (7, 0x7FFF0000), ALLOWED),
         (41, (1,), ALLOWED),  # AF_UNIX
         (41, (2,), ALLOWED),
         (41, (40,), 0x00050061),  # AF_VSOCK

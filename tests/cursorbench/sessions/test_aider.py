@@ -1,5 +1,6 @@
 """Aider's chat history: what each line becomes, by hand-written histories."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -291,6 +292,14 @@ def test_a_command_line_of_several_lines_is_no_answer(tmp_path: Path) -> None:
         ("error", "no exact match in b.py")
     ]
     assert not [one for one in found if isinstance(one, ToolUse) and one.invalid]
+
+
+def test_a_command_line_that_names_aider_often_is_read_in_a_time_that_is_linear(tmp_path: Path) -> None:
+    """96 kB of it took 18 s, and twice as many four times that."""
+    began = time.process_time()
+    found = items(tmp_path, f"{START}> {'aider ' * 100_000} -mx  \n\n{typed('do it')}\nSure.\n")
+    assert time.process_time() - began < 5
+    assert [one.text for one in found if isinstance(one, UserTurn)] == ["do it"]
 
 
 def test_sessions_of_the_same_second_and_copies(tmp_path: Path) -> None:

@@ -330,6 +330,7 @@ def test_notices_of_all_kinds_of_logs_are_told_as_such(tmp_path: Path) -> None:
         "# " + "\n" * 100_000,
         FIX + "```\nFix it, verify, and then give a concise explanation. @a @b" * 2000,
         "<system-reminder>x</system-reminder>" * 5000 + "why?",
+        "# Response annotations:\n" + "<response-annotations>\n" * 5000 + "## My request:\nwhy?",
     ],
 )
 def test_a_text_is_told_in_one_pass_whatever_it_says(text: str) -> None:

@@ -211,6 +211,15 @@ def test_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len([one for one in items if isinstance(one, Attribution)]) == 6
     assert len([one for one in items if isinstance(one, SessionStart)]) == 1
     assert items[0].place.file == f"{tmp_path}:refs/notes/ai/{min(shas)}"
+    git("commit", "-q", "--allow-empty", "-m", "three")
+    git("notes", "--ref=ai", "add", "-m", "0" * 100_000)  # a gigabyte of them is a megabyte in git
+    monkeypatch.setattr(git_ai, "MAX_NOTE", 90_000)
+    told = list(git_ai.read_repository(tmp_path, Seen()))
+    large = Quarantined(
+        Place(f"{tmp_path}:refs/notes/ai/{git('rev-parse', 'HEAD')}"), "the note is larger than 256 MiB"
+    )
+    assert large in told
+    assert [one for one in told if one != large] == items, "what is behind it is read"
     with pytest.raises(OSError, match="git could not list its notes"):
         list(git_ai.read_repository(tmp_path / "none", Seen()))
 

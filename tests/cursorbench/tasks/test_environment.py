@@ -184,7 +184,16 @@ def test_what_a_lock_pins() -> None:
     assert venv.locked(text, Path("l")) == {"typing-extensions": "4.12.2", "zope-interface": "7.0"}
 
 
-@pytest.mark.parametrize("line", ["pytest", "pytest>=8 " + HASH, "pytest==8.0", "-e .", "git+https://x/y"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("pytest", "pytest>=8 " + HASH, "pytest==8.0", "-e .", "git+https://x/y"),
+        "# pip reads what is behind a comment \\\n--index-url https://x/simple",
+        "  # so \\\r\n--find-links https://x",
+        "# so \v-r /etc/passwd",
+        f"pytest==8.0 {HASH} \\\n# so\n--no-binary :all:",
+    ],
+)
 def test_a_lock_that_leaves_something_open(line: str) -> None:
     with pytest.raises(IntegrityError, match="is not NAME==VERSION with a hash"):
         venv.locked(line + "\n", Path("requirements.lock"))

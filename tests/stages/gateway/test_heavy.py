@@ -20,7 +20,7 @@ from stages.gateway.asking import asked
 from stages.gateway.errors import ApiError
 from stages.gateway.http import is_deep, parse_json
 from stages.gateway.openings import gist
-from stages.gateway.otlp_http import JSON, TRACES, export
+from stages.gateway.otlp_http import JSON, PROTOBUF, TRACES, _varint, export
 from stages.gateway.request_fields import wrong_call
 from tests.stages.gateway.rig import Rig
 
@@ -76,6 +76,44 @@ def test_telemetry_may_have_more_of_them() -> None:
     with pytest.raises(ApiError) as refused:
         export(TRACES, JSON, b'{"resourceSpans":[' + b",".join([b"[]"] * 2_500_000) + b"]}", 1 << 30)
     assert "2500000 objects" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        pytest.param((1,), id="resources"),
+        pytest.param((1, 2), id="scopes"),
+        pytest.param((1, 2, 2, 9), id="attributes"),
+        pytest.param((1, 2, 2, 11), id="events"),
+        pytest.param((1, 2, 2, 9, 2, 5, 1), id="values of a list"),
+    ],
+)
+def test_an_export_in_protobuf_of_very_many_messages_is_refused(tags: tuple[int, ...]) -> None:
+    """Each is two bytes, and twenty as `gzip` has a thousand: 16 kB kept a core busy for half a minute."""
+
+    def export_of(empty: int) -> bytes:
+        body = bytes((tags[-1] << 3 | 2, 0)) * empty
+        for tag in reversed(tags[:-1]):
+            body = bytes((tag << 3 | 2,)) + _varint(len(body)) + body
+        return body
+
+    around = len(tags) - 1
+    assert export(TRACES, PROTOBUF, export_of(1000 - around), 1 << 30)
+    began = time.process_time()
+    with pytest.raises(ApiError) as refused:
+        export(TRACES, PROTOBUF, export_of(2_000_000), 1 << 30)
+    assert time.process_time() - began < 5
+    assert (refused.value.status, refused.value.code) == (413, "body_too_large")
+    assert "limited to 700000 messages" in refused.value.message
+
+
+def test_attributes_in_protobuf_may_be_as_many_as_in_json() -> None:
+    """350,000 of them: two messages each, beside the span and what is around it."""
+    attributes = bytes((9 << 3 | 2, 5, 1 << 3 | 2, 1, ord("a"), 2 << 3 | 2, 0)) * 349_000
+    for tag in (2, 2, 1):
+        attributes = bytes((tag << 3 | 2,)) + _varint(len(attributes)) + attributes
+    spans = export(TRACES, PROTOBUF, attributes, 1 << 30)["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    assert len(spans[0]["attributes"]) == 349_000
 
 
 @pytest.mark.parametrize(("levels", "deep"), [(200, False), (201, True)])
