@@ -76,13 +76,13 @@ def run(arguments: Sequence[str], *, debug: bool = False) -> int:
         if ended == 1 and isinstance(error.__context__, BrokenPipeError):
             return 0  # typer makes an exit status 1 of a help's reader who has left
         return _failed(arguments, error, int(ended or 0), started, debug=debug)
-    except Exception as error:  # noqa: BLE001  the one place where a bug becomes an exit status
+    except BaseException as error:  # noqa: BLE001  the one place where a bug, or a panic, becomes an exit status
         known = _of_the_user(error, arguments)
         return _failed(arguments, known or error, known.code if known else 1, started, debug=debug)
     return code
 
 
-def _of_the_user(error: Exception, arguments: Sequence[str]) -> RtrlError | None:
+def _of_the_user(error: BaseException, arguments: Sequence[str]) -> RtrlError | None:
     """The error as one that a user can act on; None for a bug."""
     if isinstance(error, UnicodeEncodeError | TypeError) and not all(map(_is_text, arguments)):
         return UsageError("an argument is no UTF-8, and only a path may be so", hint="write it as UTF-8")
@@ -90,12 +90,10 @@ def _of_the_user(error: Exception, arguments: Sequence[str]) -> RtrlError | None
         return UsageError(f"a path leads nowhere: {error}", hint="name another one")
     if isinstance(error, RtrlError):
         return error
-    from stages.errors import of_database, of_memory, of_system
+    from stages.errors import of_machine, of_memory
 
-    known = of_system(error) if isinstance(error, OSError) else of_database(error)
-    if isinstance(error, MemoryError):
-        known = of_memory(error)
-    elif isinstance(error, ImportError) and str(error).strip().endswith(_NO_ROOM):
+    known = of_machine(error)
+    if isinstance(error, ImportError) and str(error).strip().endswith(_NO_ROOM):
         known = of_memory(MemoryError("a library does not fit"))
     if known is not None:
         known.__cause__ = error

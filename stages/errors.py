@@ -27,11 +27,22 @@ __all__ = [
     "UsageError",
     "classified",
     "of_database",
+    "of_machine",
     "of_memory",
     "of_system",
 ]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_THREADS = "end what else runs, or raise the limit of processes (`ulimit -u`, the container's), and run again"
+_HINTS = {
+    errno.EXDEV: "`store` and `spool` lie on one disk each: link the whole folder, no part of it",
+    errno.EMFILE: "raise the limit of open files (`ulimit -n`), and run again",
+    errno.ENFILE: "end what else has files open on this machine, and run again",
+    errno.EAGAIN: _THREADS,
+    errno.EFBIG: "raise the limit of a file's size (`ulimit -f`), and run again",
+    errno.ENOMEM: "end what else needs memory, or raise the limit of it (`ulimit -v`), and run again",
+}
+_NO_THREAD = ("can't start new thread", "Resource temporarily unavailable")  # Python's words, and Rust's
 _UNSUITABLE = (errno.ENOENT, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 
@@ -86,13 +97,11 @@ def of_system(error: OSError) -> RtrlError | None:
         return DependencyDownError(f"the disk is full ({text})", hint="free space (`rtrl gc`) and run again")
     if error.errno == errno.EPIPE:
         return DependencyDownError(f"a process that this one wrote to has ended ({text})", hint="run again")
-    if error.errno == errno.EXDEV:
-        return DependencyDownError(
-            text, hint="`store` and `spool` lie on one disk each: link the whole folder, no part of it"
-        )
     if error.errno in _UNSUITABLE:
         return UsageError(text, hint="name a path of the right kind, in a folder that is there")
-    return DependencyDownError(text, hint="check its permissions and its mount, and run again")
+    return DependencyDownError(
+        text, hint=_HINTS.get(error.errno, "check its permissions and its mount, and run again")
+    )
 
 
 def of_memory(error: MemoryError) -> RtrlError:
@@ -103,7 +112,7 @@ def of_memory(error: MemoryError) -> RtrlError:
     )
 
 
-def of_database(error: Exception) -> RtrlError | None:
+def of_database(error: BaseException) -> RtrlError | None:
     """The user's error for one of SQLite about its file or its disk; None for anything else."""
     if type(error).__module__ != "sqlite3":  # not loaded for this: a rollback has no time for it
         return None
@@ -124,18 +133,24 @@ def of_database(error: Exception) -> RtrlError | None:
     return None
 
 
+def of_machine(error: BaseException) -> RtrlError | None:
+    """The user's error for one of the machine, its limits or its disk; None for anything else."""
+    if isinstance(error, OSError):
+        return of_system(error)
+    if isinstance(error, MemoryError):
+        return of_memory(error)
+    panic = type(error).__name__ == "PanicException"  # of a library in Rust: no Exception
+    if (panic or isinstance(error, RuntimeError)) and any(each in str(error) for each in _NO_THREAD):
+        return DependencyDownError("this machine starts no more threads", hint=_THREADS)
+    return of_database(error)
+
+
 @contextmanager
 def classified() -> Iterator[None]:
     """Errors of the machine within become the user's; bugs pass as they are."""
     try:
         yield
-    except OSError as error:
-        if (known := of_system(error)) is None:
-            raise
-        raise known from error
-    except MemoryError as error:
-        raise of_memory(error) from error
-    except Exception as error:
-        if (known := of_database(error)) is None:
+    except BaseException as error:
+        if (known := of_machine(error)) is None:
             raise
         raise known from error

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cursorbench.files import sha256_of
 from cursorbench.pretrained import ALONE, config_of
 from stages.delta import SUFFIX as DELTA
-from stages.errors import DependencyDownError, InputMissingError, IntegrityError, UsageError
+from stages.errors import DependencyDownError, InputMissingError, IntegrityError, UsageError, of_machine
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -141,9 +141,8 @@ def checkpoint_meta(folder: Path, *, parent: str | None, generation: int) -> dic
 def load_model(folder: Path, *, attention: str | None = None) -> PreTrainedModel:
     """The model of a checkpoint folder in float32, in evaluation mode.
 
-    `attention` is known to transformers; None takes torch's where the model has it, else its own. Raises
-    InputMissingError (no files), IntegrityError (damaged, or do not fit), UsageError (no such attention),
-    DependencyDownError (no memory).
+    `attention` of transformers, None for torch's or the model's own. Raises InputMissingError (no files),
+    IntegrityError (damaged), UsageError (no such attention), DependencyDownError (no memory, a failing disk).
     """
     read_config(folder), weight_files(folder)
     import torch
@@ -164,11 +163,12 @@ def load_model(folder: Path, *, attention: str | None = None) -> PreTrainedModel
     except SafetensorError as error:
         raise IntegrityError(f"the weights of {folder} are damaged: {error}", hint="rtrl verify") from error
     except Exception as error:  # whatever transformers makes of a stranger's files
+        known = of_machine(error)
         if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
-            raise DependencyDownError(
-                f"there is not enough memory to load {folder}",
-                hint="its weights take 4 bytes a parameter here; free memory, or use a larger machine",
-            ) from error
+            hint = "its weights take 4 bytes a parameter here; free memory, or use a larger machine"
+            known = DependencyDownError(f"there is not enough memory to load {folder}", hint=hint)
+        if isinstance(known, DependencyDownError):
+            raise known from error
         if error.args == (attention,):  # the model has a list of attentions of its own
             raise UsageError(f"{folder}: an architecture that is not packed", hint="`rtrl export`") from error
         raise IntegrityError(

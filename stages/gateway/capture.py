@@ -6,6 +6,7 @@ Exact or marked: lengths that do not agree are recorded with a `defect`, never p
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ import msgspec
 from stages import owners
 from stages.clock import now_ms
 from stages.errors import DependencyDownError, RtrlError
+from stages.gateway import logs
 from stages.gateway.arms import Arm
 from stages.gateway.asking import Asked, asked
 from stages.gateway.attribution import Who
@@ -69,6 +71,7 @@ class Recorder:
         self._conversations, self._episodes = Conversations(vault), Episodes()
         self._wanted: set[str] = set()
         self._making: asyncio.Task[None] | None = None
+        self._refused = ""  # why the last record found no place, "" when it did
 
     def begin(self, key: ApiKey, who: Who, request: Request, client: str, arm: Arm) -> Call:
         """A generation is about to be made by `arm`; events may come for its id from now on."""
@@ -113,6 +116,7 @@ class Recorder:
                 await asyncio.shield(self._making)
             except RtrlError as error:
                 self._metrics.unrecorded("spool_full")
+                self._told(error.message)
                 raise _not_recorded() from error
 
     async def _make_keys(self) -> None:
@@ -137,11 +141,20 @@ class Recorder:
             self._spool.append_generation(generation, tokens, of.text, sampled.text)
         except DependencyDownError as error:
             self.abandon(call, "spool_full" if isinstance(error, SpoolFullError) else "spool_failed")
+            self._told(error.message)
             raise _not_recorded() from error
+        self._told("")
         self._links.add(generation)
         call.arm.pace.add(generation.duration_ms, generation.output_tokens, call.key.whose(call.who.user))
         kind = "no_train" if generation.no_train else "defect" if generation.defect else "exact"
         self._metrics.generation(kind, len(tokens.prompt), len(tokens.output), answer.invalid)
+
+    def _told(self, refused: str) -> None:
+        """Log why records find no place, and that they do again: once, whatever the requests."""
+        if refused != self._refused:
+            state = {"state": "refused", "reason": refused} if refused else {"state": "well"}
+            logs.event("capture", logging.WARNING, **state)
+        self._refused = refused
 
     def _generation(
         self, call: Call, sampled: Sampled, answer: Answer, of: Asked, ttft_s: float, seconds: float

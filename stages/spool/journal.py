@@ -21,7 +21,7 @@ from stages.spool.index import Batch, EventRow, GenerationRow, Index
 from stages.spool.segment import SegmentFile
 
 CHORE_S = 3600.0  # between calls of the journal's `chore`
-_RETRY_S = 1.0  # between attempts to write an index whose disk is full
+_RETRY_S = 1.0  # between attempts to write what the disk did not take
 
 
 class SpoolFullError(DependencyDownError):
@@ -45,7 +45,6 @@ class Journal:
         self, spool_dir: Path, index: Index, limits: Limits, next_segment: int, next_seq: int
     ) -> None:
         self.lock = threading.RLock()
-        self.failed: Exception | None = None
         self.chore: Callable[[], object] = lambda: None  # called now and then by the background thread
         self.epoch = 0  # grows with every new segment
         self.generations: dict[str, GenerationRow] = {}  # appended, not in the index yet
@@ -66,9 +65,16 @@ class Journal:
         self._synced_seq = next_seq - 1
         self._unsynced_since = 0.0  # monotonic; 0 when nothing waits for the next sync
         self._syncing_since = 0.0
+        self._failing: OSError | None = None  # the last sync's, until one goes well
+        self._broken: Exception | None = None  # for good: nothing is tried again
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="spool-fsync", daemon=True)
         self._thread.start()
+
+    @property
+    def failed(self) -> Exception | None:
+        """Why nothing is taken now, or None."""
+        return self._broken or self._failing
 
     @property
     def last_seq(self) -> int:
@@ -80,13 +86,14 @@ class Journal:
 
         Raises:
             SpoolFullError: a new one cannot be made.
-            DependencyDownError: the disk failed, or the segment was removed; nothing is taken any more.
+            DependencyDownError: the disk fails, until a sync goes well; or the segment was removed, for good.
         """
-        if self.failed is None and self._active is not None and self._active.lost:
-            self.failed = FileNotFoundError(f"{self._active.path} was removed while it was written")
+        if self._broken is None and self._active is not None and self._active.lost:
+            self._broken = FileNotFoundError(f"{self._active.path} was removed while it was written")
         if self.failed is not None:
+            then = "start the gateway again" if self._broken else "it is tried again every second"
             raise DependencyDownError(
-                f"the spool's disk failed: {self.failed}", hint="check the disk, then start the gateway again"
+                f"the spool's disk failed: {self.failed}", hint=f"check the disk; {then}"
             ) from self.failed
         active, age = self._active, time.monotonic() - self._began
         if active is not None and (
@@ -211,7 +218,7 @@ class Journal:
                 complete = self._sync()
             except Exception as error:  # noqa: BLE001  # whatever it is: nothing more may be answered for
                 with self._synced:
-                    self.failed = error
+                    self._broken = error
                     self._synced.notify_all()
                 return
             if closing:
@@ -221,7 +228,7 @@ class Journal:
                 self._dirty.set()
 
     def _sync(self) -> bool:
-        """fsync what was appended, then put it into the index; False when the index has to wait."""
+        """fsync what was appended, then put it into the index; False when either has to be tried again."""
         with self.lock:
             batch, self._batch = self._batch, Batch()
             retired, self._retired = self._retired, []
@@ -232,23 +239,42 @@ class Journal:
             self._unsynced_since = 0.0
             for file in files:
                 batch.segments[file.number] = file.row()
-        for file in files:
-            file.sync()
-        faults.point("spool.index.before")
-        try:
-            self._index.commit(batch)
-        except sqlite3.OperationalError:  # full or locked; the segments have it all
+        if not (self._synced_all(files) and self._indexed(batch)):
             with self.lock:
                 self._batch = batch.followed_by(self._batch)
                 self._retired = retired + self._retired
                 self._afterwards = afterwards + self._afterwards
             return False
-        faults.point("spool.index.after")
         for file in retired:
             file.close()
         for act in afterwards:
             act()
         self._settle(batch, last)
+        return True
+
+    def _synced_all(self, files: list[SegmentFile]) -> bool:
+        """Sync them. Where the disk fails one, nothing more is taken, and False."""
+        for file in files:
+            try:
+                file.sync()
+            except OSError as error:
+                with self._synced:  # the lock: nothing is appended meanwhile
+                    file.keep()
+                    self._failing = error
+                    self._synced.notify_all()
+                return False
+        with self.lock:
+            self._failing = None
+        return True
+
+    def _indexed(self, batch: Batch) -> bool:
+        """False when the index is full or locked; the segments have it all."""
+        faults.point("spool.index.before")
+        try:
+            self._index.commit(batch)
+        except sqlite3.OperationalError:
+            return False
+        faults.point("spool.index.after")
         return True
 
     def _settle(self, batch: Batch, last: int) -> None:

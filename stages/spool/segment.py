@@ -45,7 +45,9 @@ def set_aside(spool_dir: Path, number: int, offset: int, torn: bytes) -> None:
 class SegmentFile:
     """A segment being written. Not thread-safe: the writer holds its lock around every call.
 
-    `size` counts whole frames only: a write that failed half-way is cut off again.
+    `size` counts whole frames only: a write that failed half-way is cut off again. After a sync that failed
+    the system may have dropped what was not written, and says of the next one that it went well: `keep` takes
+    those bytes into memory, and the next `sync` writes them again first.
     """
 
     def __init__(self, spool_dir: Path, number: int, first_seq: int, created: int) -> None:
@@ -62,6 +64,8 @@ class SegmentFile:
         self.path = path_of(spool_dir, number)
         self.fd = os.open(self.path, flags, 0o600)
         self.size = 0
+        self._synced = 0
+        self._kept = b""
         try:
             self._write(frames.pack_header(number, first_seq, created))
         except OSError:  # the next attempt takes the same number
@@ -107,14 +111,25 @@ class SegmentFile:
         )
 
     def sync(self) -> None:
-        """Make everything written so far survive a power cut."""
+        """Make everything written so far survive a power cut. Raises OSError: `keep`, and try again."""
+        size = self.size
+        if self._kept:
+            with Path(f"/proc/self/fd/{self.fd}").open("r+b") as again:  # `fd` itself only ever appends
+                again.seek(self._synced)
+                again.write(self._kept)
         faults.point("spool.fsync.before")
         os.fsync(self.fd)
         faults.point("spool.fsync.after")
+        self._synced, self._kept = size, b""
         if not self.synced_name:
             sync(self.path.parent)
             faults.point("spool.folder_fsync.after")
             self.synced_name = True
+
+    def keep(self) -> None:
+        """A sync failed: remember what is not synced, while the system has it. The caller holds the lock."""
+        begun = self._synced + len(self._kept)
+        self._kept += os.pread(self.fd, self.size - begun, begun)
 
     def read(self, offset: int, length: int) -> bytes:
         """Bytes already written."""

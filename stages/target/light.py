@@ -19,6 +19,7 @@ from stages.target.wire import ask
 from stages.workspace import SETTINGS_FILE, Workspace
 
 HINT_S = 1.0  # patience with a gateway that is only told something
+_READ = ("RTRL_WORKSPACE__", "RTRL_ROLLBACK__", "RTRL_POPULATIONS__")  # sections that a rollback goes by
 ASKED_S = 10.0  # and with one on whose word a rollback depends, while the store is away
 
 
@@ -35,13 +36,14 @@ def stage_ahead(folder: Path | None, ref: str, *, override: bool) -> None:
 
 def settings_of_served(root: Path, endpoint: Endpoint | None) -> dict[str, Any] | None:
     """What the settings file says, when the line it names is the one that is served, and nothing in the
-    environment says otherwise."""
+    environment says otherwise of what is read of it here: RTRL_ENGINE__PROGRAM is no reason to keep the users
+    waiting."""
     try:
         settings = tomllib.loads((root / SETTINGS_FILE).read_text(encoding="utf-8-sig"))
         line = settings.get("workspace", {}).get("line", "auto")
     except (OSError, ValueError, AttributeError):
         return None
-    changed = any("__" in name and name.startswith("RTRL_") for name in os.environ)
+    changed = any(name.startswith(_READ) for name in os.environ)
     return None if endpoint is None or line != endpoint.line or changed else settings
 
 

@@ -143,6 +143,23 @@ def test_without_memory_there_is_no_traceback(
     assert "error: ImportError\nhint: " in capsys.readouterr().err
 
 
+def test_a_panic_of_a_library_is_no_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rust's are no `Exception`: `rtrl distill --json` printed a traceback, and no document."""
+    panic = type("PanicException", (BaseException,), {})
+    for text, code in (("Resource temporarily unavailable", 13), ("index out of bounds", 1)):
+
+        def panics(*_: object, text: str = text) -> NoReturn:
+            raise panic(text)
+
+        monkeypatch.setattr("rtrl_cli.app.call", panics)
+        assert run(["distill", "--json"]) == code
+        told = capsys.readouterr()
+        assert json.loads(told.out)["error"]["code"] == code
+        assert "Traceback" not in told.err
+
+
 def test_the_run_of_a_stage_that_failed_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

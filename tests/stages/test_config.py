@@ -250,6 +250,26 @@ def test_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
     assert settings_of_served(tmp_path, endpoint) == {"workspace": {"seed": 4}}  # what a rollback reads
 
 
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("RTRL_GATEWAY__LOG_FORMAT", True),
+        ("RTRL_ROLLBACK__DRAIN_TIMEOUT_S", False),
+        ("RTRL_WORKSPACE__LINE", False),
+        ("RTRL_POPULATIONS__ACME__SHARE", False),
+    ],
+)
+def test_what_a_rollback_does_not_go_by_does_not_make_it_wait(
+    name: str, read: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any variable for a setting did, and where the store was away there was no rollback then."""
+    (tmp_path / "rtrl.toml").write_text("[rollback]\n", encoding="utf-8")
+    engine = EngineAt(pid=1, url="", key="", log="", temporary="")
+    endpoint = Endpoint(pid=1, started_at="", line="auto", url="", admin_key="", engine=engine)
+    monkeypatch.setenv(name, "x")
+    assert (settings_of_served(tmp_path, endpoint) is not None) is read
+
+
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(InputMissingError) as caught:
         Settings.load(tmp_path / "rtrl.toml")

@@ -39,6 +39,48 @@ def test_the_system_refuses(number: int, code: int) -> None:
     assert known.hint
 
 
+@pytest.mark.parametrize(
+    ("number", "limit"),
+    [
+        (errno.EMFILE, "ulimit -n"),
+        (errno.EAGAIN, "ulimit -u"),
+        (errno.EFBIG, "ulimit -f"),
+        (errno.ENOMEM, "memory"),
+    ],
+)
+def test_a_limit_that_is_reached_is_named(number: int, limit: str) -> None:
+    """Permissions and mount were to be checked."""
+    known = of_system(OSError(number, os.strerror(number), "/some/path"))
+    assert known is not None
+    assert (known.code, limit in known.hint) == (13, True)
+
+
+class PanicException(BaseException):  # as PyO3 names it
+    pass
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("can't start new thread"),
+        PanicException(
+            'spawning: Os { code: 11, kind: WouldBlock, message: "Resource temporarily unavailable" }'
+        ),
+    ],
+)
+def test_no_thread_is_no_bug(error: BaseException) -> None:
+    """At a container's number of processes distill was a bug (exit 1), or ended with a traceback."""
+    with pytest.raises(DependencyDownError, match="no more threads") as caught, classified():
+        raise error
+    assert "ulimit -u" in caught.value.hint
+
+
+def test_other_panics_and_ends_pass_as_they_are() -> None:
+    for error in (PanicException("index out of bounds"), KeyboardInterrupt(), SystemExit(143)):
+        with pytest.raises(type(error)), classified():
+            raise error
+
+
 def test_a_part_of_the_store_on_another_disk_is_said_to_be_that() -> None:
     """`store/objects` as a link: its permissions and its mount were to be checked."""
     known = of_system(OSError(errno.EXDEV, os.strerror(errno.EXDEV), "store/tmp/r/out"))

@@ -1,7 +1,8 @@
+import errno
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import torch
@@ -275,3 +276,20 @@ def test_no_link_among_the_templates_brings_anything_else_along(tmp_path: Path) 
     (source / "b.jinja").symlink_to(".")
     modelio.copy_templates(source.parent, folder)
     assert [path.name for path in (folder / source.name).iterdir()] == ["a.jinja"]
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("can't start new thread"), OSError(errno.EIO, "Input/output error")]
+)
+def test_a_machine_that_does_not_give_is_no_damage(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was (12), which no service is started again for."""
+
+    def fails(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    folder = write_checkpoint(tmp_path)
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", fails)
+    with pytest.raises(DependencyDownError):
+        modelio.load_model(folder)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from typing import Any
 
 import pytest
 
+from stages.gateway.logs import Text
 from stages.spool import SpoolFullError, SpoolWriter
 from tests.stages.gateway.rig import Rig, until
 
@@ -58,3 +60,17 @@ async def test_a_stream_that_had_put_out_nothing_gets_an_error_status(rig: Rig) 
     body = {"model": "rtrl", "prompt": "stub:tokens=0", "stream": True}
     answer = await rig.http.post("/v1/completions", json=body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "capture_unavailable")
+
+
+async def test_the_log_says_why_once_and_that_it_is_over(
+    rig: Rig, full_disk: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "rtrl.gateway")
+    for stream in (True, False, True):  # of a stream that is cut the log has no line: its status was 200
+        await rig.chat("x", stream=stream)
+    full_disk.undo()
+    for _ in range(2):
+        assert (await rig.chat("x")).status_code == 200
+    told = [Text().format(record).split("Z ", 1)[1] for record in caplog.records if record.msg == "capture"]
+    why = "the spool cannot be written: No space left on device"
+    assert told == [f"warning capture state=refused reason={why}", "warning capture state=well"]

@@ -170,6 +170,37 @@ def test_a_disk_that_fails_is_said_and_nothing_more_is_taken(
     assert read(tmp_path) == (["g1"], [])
 
 
+def test_what_a_failed_sync_may_have_dropped_is_written_again_and_the_spool_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "_RETRY_S", 0.3)
+    spool = writer(tmp_path)
+    spool.append_generation(generation("g1"), tokens([1], [2]))
+    spool.flush()
+    file = path_of(tmp_path / "spool", 1)
+    synced = file.stat().st_size
+    with monkeypatch.context() as broken:
+
+        def fails(_: int) -> None:
+            raise OSError(5, "Input/output error")
+
+        broken.setattr("stages.spool.segment.os.fsync", fails)
+        spool.append_generation(generation("g2"), tokens([1], [2]))
+        with pytest.raises(DependencyDownError, match="Input/output error"):
+            spool.flush()
+    with file.open("r+b") as lost:  # Linux takes pages for written that were not
+        lost.seek(synced)
+        lost.write(bytes(file.stat().st_size - synced))
+    deadline = time.monotonic() + 10
+    while spool.failed is not None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert spool.append_generation(generation("g3"), tokens([1], [2])) == 3
+    spool.append_events([event("e1", "g2")])
+    spool.flush()
+    spool.close()
+    assert read(tmp_path) == (["g1", "g2", "g3"], ["e1"])
+
+
 @pytest.mark.parametrize("expected", [False, True])
 def test_a_writer_killed_between_a_generation_and_what_waited_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: bool
