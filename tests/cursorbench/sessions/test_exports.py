@@ -268,7 +268,8 @@ def test_values_of_any_type_raise_nothing(tmp_path: Path, data: st.DataObject) -
     path = tmp_path / "export.json"
     path.write_text(json.dumps(retyped(retyped(document, data), data)))
     kinds.kind_of(path)
-    list(openai_log.read(path, Seen()))
+    told = list(openai_log.read(path, Seen()))
+    assert {item.place.file for item in told} <= {str(path)}
 
 
 @pytest.mark.parametrize("name", ["id", "parentObservationId"])
