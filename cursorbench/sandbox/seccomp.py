@@ -83,10 +83,7 @@ _FAMILIES = (1, 2, 10, 16)  # UNIX, INET, INET6, NETLINK
 _TERMINAL = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 _LEASE = (1024,)  # F_SETLEASE: whoever opens such a file, who copies or compares the tree too, waits 45 s
 _PRLIMIT, _FIRST = (302, 261), 1  # whoever limits process 1 ends the sandbox with it
-_SETRLIMIT, _CORE = (
-    (160, 164),
-    4,
-)  # the limit of core files stays one byte: by it the kernel leaves crashes alone
+_SETRLIMIT, _CORE = (160, 164), 4  # core files stay at one byte: by it the kernel leaves crashes alone
 _LOW = 0xFFFFFFFF
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
