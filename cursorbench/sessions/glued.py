@@ -12,17 +12,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from cursorbench.sessions import indented
+from cursorbench.sessions import indented, listed
 from cursorbench.sessions.items import Place, Quarantined
-from cursorbench.sessions.reading import BYTE_ORDER_MARK, json_document, lines, lines_backwards, parsed
+from cursorbench.sessions.listed import DECODER
+from cursorbench.sessions.reading import lines, lines_backwards, parsed
 
 _TRIES = 100  # beginnings of objects that are tried in one line
 _LENGTHS = 16  # of the line, that are read for that: torn objects within each other are read to the same end
 _LONGEST = 4 << 20  # bytes; a damaged line that is longer is not mended
 _MOST = 1000  # objects of one line
-_LOOKED_AT = 64  # bytes, for how a file begins
 _BLANK = re.compile(r"\s*")
-_MEMBER = re.compile(r"\s*,?\s*(?=\S)")
 _BEGINNING = re.compile(r'\{\s*"\w+"\s*:')
 _ESCAPE = re.compile(
     rb"\\(?:(u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F]..)|(u[dD][89a-fA-F]..)|.)", re.DOTALL
@@ -37,7 +36,7 @@ def json_lines(
     What a hook or `jq -s` made of such a file, one list of its objects, is read as they are; so are indented
     ones (`indented.py`). `backwards` begins with the last. Raises OSError when it cannot be read at all.
     """
-    if (members := _list_of(path)) is not None:
+    if (members := listed.members(path)) is not None:
         for one in reversed(members) if backwards else members:
             place = Place(str(path))
             yield (place, one) if isinstance(one, dict) else Quarantined(place, "not a JSON object")
@@ -46,6 +45,8 @@ def json_lines(
         told = (lines_backwards if backwards else lines)(path)
     elif backwards:
         told = reversed(list(told))
+    if listed.is_by_line(path):
+        told = listed.by_line(told, backwards=backwards)
     for found in told:
         if isinstance(found, Quarantined):
             yield found
@@ -53,28 +54,6 @@ def json_lines(
         place, line = found
         for one in objects(line, is_line):
             yield (place, one) if isinstance(one, dict) else Quarantined(place, one)
-
-
-def _list_of(path: Path) -> list[Any] | None:
-    """The members of a file that is one list; None for any other. Only what begins as one is read whole."""
-    with path.open("rb") as file:
-        begins = file.read(_LOOKED_AT).removeprefix(BYTE_ORDER_MARK).lstrip()[:1] == b"["
-    whole = json_document(path) if begins else None
-    return whole if isinstance(whole, list) else None
-
-
-def first_of_list(head: bytes, most: int) -> list[dict[str, Any]]:
-    """The first objects of a list of which `head` is the beginning; none where it begins no list."""
-    text = head.removeprefix(BYTE_ORDER_MARK).decode("utf-8", "replace").lstrip()
-    found, start = list[dict[str, Any]](), 1
-    while text[:1] == "[" and len(found) < most and (member := _MEMBER.match(text, start)):
-        try:
-            value, start = _DECODER.raw_decode(text, member.end())
-        except (ValueError, RecursionError):
-            break
-        if isinstance(value, dict):
-            found.append(value)
-    return found
 
 
 def objects(line: bytes, is_line: Callable[[object], bool]) -> Iterator[dict[str, Any] | str]:
@@ -118,7 +97,7 @@ def _row(text: str, start: int, damaged: str) -> tuple[list[dict[str, Any]], int
     reached = start
     while start < len(text) and len(found) < _MOST:
         try:
-            value, end = _DECODER.raw_decode(text, start)
+            value, end = DECODER.raw_decode(text, start)
         except (ValueError, RecursionError) as error:
             reached = error.pos if isinstance(error, json.JSONDecodeError) else start
             break
@@ -141,10 +120,3 @@ def _is_utf8(line: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(name)
-
-
-_DECODER = json.JSONDecoder(parse_constant=_no_number)

@@ -25,8 +25,8 @@ from cursorbench.errors import InputMissingError, UsageError
 from cursorbench.sessions import indented
 from cursorbench.sessions.compressed import unpacked
 from cursorbench.sessions.entire_beside import in_order
-from cursorbench.sessions.glued import first_of_list
 from cursorbench.sessions.items import Place, Quarantined, Read
+from cursorbench.sessions.listed import first_of_list, lined
 from cursorbench.sessions.reading import BYTE_ORDER_MARK, MAX_LINE, unreadable
 from cursorbench.sessions.records import first_objects, json_text
 from cursorbench.sessions.seen import Seen
@@ -90,7 +90,7 @@ def kind_of(path: Path) -> str | None:
     with unpacked(path) as (file, _):
         head = _head(file)
         try:
-            return _kind(file, head) or (_kind(file, lined) if (lined := _as_lines(head)) else None)
+            return _kind(file, head) or (_kind(file, made) if (made := _as_lines(head)) else None)
         finally:
             first_objects.cache_clear()  # nothing of a long line is kept
 
@@ -185,12 +185,12 @@ def read(root: Path, kind: str | None = None, seen: Seen | None = None) -> Itera
             if why := unreadable(path):
                 yield kind or "", Quarantined(Place(str(path)), why)
                 continue
-            with unpacked(path) as (file, damage):
+            with unpacked(path) as (whole, damage), lined(whole) as (file, cut):
                 found = kind or kind_of(file)
                 for item in known[found].read(file, seen) if found else ():
                     yield found or "", item if file is path else _moved(item, path)
-            if damage or found is None:
-                yield found or "", Quarantined(Place(str(path)), damage or "unknown_kind")
+            if damage or cut or found is None:
+                yield found or "", Quarantined(Place(str(path)), damage or cut or "unknown_kind")
         except OSError as error:
             why = error.strerror or type(error).__name__
             yield kind or "", Quarantined(Place(str(path)), f"cannot be read: {why}")
