@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ from cursorbench import errors as base_errors
 from rtrl_cli.lazy import TABLE
 from stages import errors
 from stages.config import Settings
+from stages.interrupts import SIGNALLED
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,6 +51,26 @@ def test_every_error_has_its_exit_code_in_the_table(generator: ModuleType) -> No
     }
     assert found <= codes
     assert {0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14} == codes
+
+
+def test_every_kind_of_error_stands_at_its_exit_code(generator: ModuleType) -> None:
+    rows = dict(re.findall(r"^- \*\*([\d, ]+)\*\* \((`[^)]+`)\):", generator.HEAD, re.MULTILINE))
+    told = {code: set(re.findall("`([^`]+)`", kinds)) for code, kinds in rows.items()}
+    assert told.pop("1") == {"bug"}
+    assert told.pop(", ".join(map(str, SIGNALLED))) == set(SIGNALLED.values())
+    for code, kinds in told.items():
+        assert kinds <= {one.kind for one in _errors() if one.code == int(code)}, code
+    for one in _errors():
+        if one.__module__ in (base_errors.__name__, errors.__name__) and one is not errors.RtrlError:
+            assert one.kind in told[str(one.code)], one.__name__
+
+
+def _errors(base: type[errors.RtrlError] = errors.RtrlError) -> set[type[errors.RtrlError]]:
+    """All that a loaded module derives; of the stages those with a kind of their own are loaded here."""
+    for module in ("exclusion", "forget.names", "shadow.run", "spool.damage", "spool.journal"):
+        importlib.import_module(f"stages.{module}")
+    importlib.import_module("stages.engine.identity")
+    return {base}.union(*map(_errors, base.__subclasses__()))
 
 
 def test_every_command_has_a_module_and_a_help() -> None:
