@@ -14,6 +14,7 @@ from cursorbench import errors as base_errors
 from rtrl_cli.lazy import TABLE
 from stages import errors
 from stages.config import Settings
+from stages.gateway import logs
 from stages.interrupts import SIGNALLED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,3 +86,21 @@ def test_links_of_readme_and_docs_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} -> {target}"
+
+
+def test_every_event_of_the_log_is_told() -> None:
+    page = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+    table = page[page.index("| event | |") :].split("\n\n")[0]
+    told = {
+        name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in row.split("`")[1::2]
+    }
+    made = {
+        name
+        for path in (ROOT / "stages").rglob("*.py")
+        for name in re.findall(r"\blogs\.event\(\s*\"(\w+)\"", path.read_text(encoding="utf-8"))
+    }
+    assert told == made | {
+        logs.REQUEST,
+        "message",
+        "library",
+    }  # the latter two are of lines that come as texts
