@@ -18,6 +18,8 @@ from stages.gateway import logs
 from stages.interrupts import SIGNALLED
 
 ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +83,26 @@ def test_every_command_has_a_module_and_a_help() -> None:
         assert entry.help.endswith("."), name
 
 
+def _anchors(page: Path) -> set[str]:
+    """What headings are called in links, as GitHub makes it of them."""
+    plain = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", plain, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
+
+
 def test_links_of_readme_and_docs_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+    for page in (README, *PAGES):
+        for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", page.read_text(encoding="utf-8")):
             if "://" not in target:
-                assert (page.parent / target).exists(), f"{page.name} -> {target}"
+                there = page.parent / target if target else page
+                assert there.exists(), f"{page.name} -> {target}"
+                if anchor and there.suffix == ".md":
+                    assert anchor in _anchors(there), f"{page.name} -> {target}#{anchor}"
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    linked = set(re.findall(r"\]\(([^)#]+)", README.read_text(encoding="utf-8")))
+    assert {str(page.relative_to(ROOT)) for page in PAGES} <= linked
 
 
 def test_every_event_of_the_log_is_told() -> None:
