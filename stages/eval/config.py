@@ -80,8 +80,8 @@ class EvalConfig(BaseModel):
     perplexity_files: int = Field(200, ge=1, description="files of each repository, at most")
     probes: str = Field(
         "",
-        description="file of requests for the `behaviour` suite (JSON lines), from the workspace, in place of the "
-        "shipped ones",
+        description="file of requests for the `behaviour` suite (JSON lines), from the workspace, in place "
+        "of the shipped ones",
     )
     drift: bool = Field(True, description="also test the candidate against the line's anchor")
     drift_margins: dict[str, float] = Field(
