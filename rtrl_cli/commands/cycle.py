@@ -40,8 +40,9 @@ def command(
 ) -> None:
     """Run collect, distill, train, eval and deploy once, or what is left of an interrupted cycle.
 
-    Exit 0 deployed or nothing to do, 3 the candidate was rejected, 4 not decided (too little use, late),
-    11 another cycle is going on; else as the stage that failed.
+    Exit 0 deployed or nothing to do, 3 the candidate was rejected or an alarm waits, 4 not decided (too
+    little use, late), 11 another cycle is going on or a canary waits to be decided; else as the stage that
+    failed. docs/cycle.md has more.
     """
     from rtrl_cli.commands.distill import tell_alarms
     from stages.cycle.run import plan_cycle, run_cycle

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 Target = Annotated[
     str,  # as typed: the Path of "" is the current folder
-    typer.Argument(metavar="[PATH]", help="The workspace's folder, made if need be.", show_default=False),
+    typer.Argument(
+        metavar="[PATH]",
+        help="The workspace's folder, made if need be; default this one.",
+        show_default=False,
+    ),
 ]
 Tiny = Annotated[bool, typer.Option("--tiny", help="Take the shipped model of a million parameters.")]
 Model = Annotated[

@@ -52,7 +52,8 @@ class DistillConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     spec: str = Field(
-        "default", description="reward spec: the name of a shipped one, or the path of a TOML file"
+        "default",
+        description="reward spec: the name of a shipped one, or the path of a TOML file, from the workspace",
     )
     engine: Literal["local", "ray"] = Field(
         "local",

@@ -26,6 +26,7 @@ from stages.distill.monitored import cycle_of
 from stages.distill.score import Scored, score
 from stages.distill.shards import Measured, Shard, measure_all
 from stages.distill.spec import PRICE, RewardSpec, load, parse
+from stages.distill.waiting import require_horizon
 from stages.errors import InconclusiveError, UsageError
 from stages.gateway.keys import ApiKeys
 from stages.linestate import LineState
@@ -58,6 +59,12 @@ class DistillStage:
     name: str = "distill"
     config: type[BaseModel] = DistillConfig
     takes: tuple[Kind, ...] = ("interactions", "line_state")
+
+    def check(self, workspace: Workspace) -> None:
+        """Whether the spec is there, with a team's own signals, and collect waits as long as it."""
+        spec, _ = load(workspace.settings.distill.spec, workspace.root)
+        own.load(spec, workspace.root)
+        require_horizon(spec, workspace.settings.collect.horizon_s, "collect.horizon_s is")
 
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """The newest interactions of the line unless named, and the line state they go with."""
@@ -105,7 +112,9 @@ class DistillStage:
         signals = own.load(spec, ctx.workspace.root)
         own.require_same(signals, extra.get("own", {}))
         interactions = inputs["interactions"]
-        _check_horizons(spec, interactions)
+        require_horizon(
+            spec, float(interactions.meta["horizon_s"]), f"{interactions.ref} was collected with a horizon of"
+        )
         folder = out_dir / "experience"
         whole = _measure_all(interactions, extra, config, folder, ctx)
         measured, judged = judged_followups(whole.episodes, whole.questions, config.judge, ctx.workspace)
@@ -274,18 +283,6 @@ def _said(found: Outcome, unused: Counter[str], warnings: list[str]) -> Outcome:
     )
     metrics = {**found.metrics, "feedback_not_used": named}
     return replace(found, metrics=metrics, warnings=[*found.warnings, warning])
-
-
-def _check_horizons(spec: RewardSpec, interactions: Artifact) -> None:
-    collected = float(interactions.meta["horizon_s"])
-    if spec.horizon_s > collected:
-        longer = [name for name, waits in spec.horizons.model_dump().items() if waits > collected]
-        raise UsageError(
-            f"reward spec {spec.name} waits {spec.horizon_s:g} s for a signal, but {interactions.ref} was "
-            f"collected with a horizon of {collected:g} s",
-            hint=f"collect with --set collect.horizon_s={spec.horizon_s:g}, or shorten {', '.join(longer)} "
-            "under [horizons] of the spec: those it leaves out have their defaults",
-        )
 
 
 def _mean(column: Floats) -> float | None:

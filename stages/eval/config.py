@@ -19,7 +19,8 @@ class EvalConfig(BaseModel):
         ("harness", "snippets"),
         min_length=1,
         description="`harness`, `snippets`, `behaviour`; `lm_eval:TASK` for a task of the lm-eval harness, "
-        "`cursorbench:FOLDER` for a suite of tasks, `perplexity:FOLDER` for a git repository of your own",
+        "`cursorbench:FOLDER` for a suite of tasks, `perplexity:FOLDER` for a git repository of your own; "
+        "folders from the workspace",
     )
     requests: int = Field(1500, ge=2, le=1_000_000, description="held-out requests of the harness suite")
     attempts: int = Field(
@@ -69,7 +70,9 @@ class EvalConfig(BaseModel):
         lt=1,
         description="share of attempts the infrastructure may lose; above it no candidate passes",
     )
-    lm_eval_include: str = Field("", description="folder with further lm-eval task files (YAML)")
+    lm_eval_include: str = Field(
+        "", description="folder with further lm-eval task files (YAML), from the workspace"
+    )
     lm_eval_limit: int | None = Field(None, ge=1, description="documents of each lm-eval task, at most")
     perplexity_since: date | None = Field(
         None, description="lines committed on this day (UTC) and later are held out, for `perplexity:FOLDER`"
@@ -77,7 +80,8 @@ class EvalConfig(BaseModel):
     perplexity_files: int = Field(200, ge=1, description="files of each repository, at most")
     probes: str = Field(
         "",
-        description="file of requests for the `behaviour` suite (JSON lines), in place of the shipped ones",
+        description="file of requests for the `behaviour` suite (JSON lines), from the workspace, in place "
+        "of the shipped ones",
     )
     drift: bool = Field(True, description="also test the candidate against the line's anchor")
     drift_margins: dict[str, float] = Field(

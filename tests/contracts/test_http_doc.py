@@ -8,6 +8,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,23 @@ async def test_the_curl_examples_print_what_they_say(tmp_path: Path) -> None:
             same_shape(printed, shown)
             assert "feedback_id" in shown or printed == shown
         assert [event.type for event in rig.events()] == ["feedback"]
+
+
+async def test_the_client_in_short_runs(tmp_path: Path) -> None:
+    source = re.search(r"### A client in short\n.*?```python\n(.*?)\n```", DOC, re.DOTALL)
+    assert source is not None
+    async with running(tmp_path) as rig:
+        (tmp_path / "keys" / "default.key").write_text(rig.key + "\n")
+        program = source[1].replace("http://127.0.0.1:8100", rig.url)
+        child = await asyncio.create_subprocess_exec(sys.executable, "-c", program, cwd=tmp_path)
+        assert await child.wait() == 0
+        (generation,) = rig.generations()
+        events = rig.events()
+    assert (generation.user, generation.session.partition("@")[0].count("-")) == ("u-4711", 4)
+    assert [(event.type, event.generation_id) for event in events] == [
+        ("edit_applied", generation.id),
+        ("edit_survival", generation.id),
+    ]
 
 
 def test_event_types_and_their_data() -> None:

@@ -71,6 +71,7 @@ def test_what_stands_an_hour_later_is_the_persistence(
         *place, CollectStage(source=Source((tmp_path / "log.jsonl",), "openai-log", repo=repo.folder))
     )
     figures = made.metrics["persistence"]
+    assert made.metrics["derived_messages"] == 0, "what a repository tells is no message"
     assert figures["recognised_by"] == {"content": 1}
     assert {name: one["rate"] for name, one in figures["kept"].items()} == {
         "1h": 0.5,
