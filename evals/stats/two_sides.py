@@ -13,7 +13,8 @@ cases of one variance: tr(M)^2 / tr(M M), where M are the covariances of the sum
     u_g = n_1g a_1g / sqrt(N_1),   w_g = n_0g a_0g / sqrt(N_0),   a_sg = 1 / (N_s sqrt(1 - f_sg)),
     d_g = n_1g a_1g^2 + n_0g a_0g^2
 
-A side that is one cluster's does not tell how clusters differ there. Pure.
+A side that is one cluster's does not tell how clusters differ there; nor do sides on which no two do, of
+which the standard error is 0. Pure.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+_DUST = 1e-12  # of the values: what summation leaves where all are equal
+
 
 def difference_interval(
     values: Floats, first: NDArray[np.bool_], clusters: NDArray[np.int64], level: float = 0.95
 ) -> tuple[float, float] | None:
     """Two-sided interval of the mean of the `first` less that of the others; None where a side has no case,
-    or is one cluster's.
+    or is one cluster's, or on either no two clusters differ.
 
     Args:
         values: [N], finite.
@@ -46,6 +49,8 @@ def difference_interval(
         return None
     one, other = sides
     se = math.sqrt(float(((one.terms - other.terms) ** 2).sum()))
+    if se <= _DUST * float(np.abs(values).max()):
+        return None
     half = -float(scipy.special.stdtrit(_freedom(one, other), (1 - level) / 2)) * se
     return one.mean - other.mean - half, one.mean - other.mean + half
 

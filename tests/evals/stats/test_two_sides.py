@@ -30,6 +30,12 @@ def test_a_side_of_one_user_does_not_tell_how_users_differ() -> None:
     assert difference_interval(values, users >= 0, users) is None
 
 
+def test_where_no_two_users_differ_nothing_says_how_far_the_next_one_would() -> None:
+    """It was 0.9 to 0.9."""
+    users = np.arange(8)
+    assert difference_interval(np.where(users < 3, 1.0, 0.1), users < 3, users) is None
+
+
 def test_one_user_with_most_of_the_episodes_is_one_user() -> None:
     """Twelve users with habits on either side, 240 episodes of one and 5 of each other: 95 % intervals. Those
     by the plain clustered error had the difference 32 times in 100."""
