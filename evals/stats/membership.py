@@ -22,6 +22,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from evals.stats.two_sides import difference_interval
+
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -41,7 +43,8 @@ class Shift:
 
     Attributes:
         removed, kept: means over the known; None where nothing is.
-        difference, low, high: removed - kept, with its 95 % interval, clustered by user.
+        difference, low, high: removed - kept, with its 95 % interval, clustered by user (`two_sides.py`); no
+            interval where all of a side is one user's.
         effect: the difference in standard deviations over all episodes (Cohen's d, total spread).
         p: two-sided, uncorrected; 1 where nothing can be said.
         test: how p was had.
@@ -85,7 +88,7 @@ class Shuffled:
             return Shift(left, stayed, None, None, None, None, 1.0, "none")
         gap = float(inside.mean() - outside.mean())
         spread = float(values[known].std())
-        low, high = self._interval(values, known, gap)
+        low, high = self._interval(values, known)
         rate = bool(np.isin(values[known], (0.0, 1.0)).all())
         p, test = self._within(values, known, rate) if self.within else self._between(values, known)
         return Shift(
@@ -99,22 +102,12 @@ class Shuffled:
             test=test,
         )
 
-    def _interval(self, values: Floats, known: Bools, gap: float) -> tuple[float | None, float | None]:
-        """The difference of two means over shared clusters: linearised, CR1, Student's t with G - 1."""
-        mine, theirs = known & self.removed, known & ~self.removed
-        influence = np.zeros(len(values))
-        for side, sign in ((mine, 1.0), (theirs, -1.0)):
-            influence[side] = sign * (values[side] - values[side].mean()) / side.sum()
-        users = np.unique(self.users[known], return_inverse=True)[1]
-        groups = int(users.max()) + 1
-        sums = np.bincount(users, weights=influence[known], minlength=groups).astype(np.float64)
-        if groups < 2:  # one user: episode by episode
-            sums, groups = influence[known], int(known.sum())
-        if groups < 2:
-            return None, None
-        wide = -float(scipy.special.stdtrit(groups - 1, 0.025))
-        half = wide * float(np.sqrt(groups / (groups - 1) * (sums**2).sum()))
-        return gap - half, gap + half
+    def _interval(self, values: Floats, known: Bools) -> tuple[float | None, float | None]:
+        """The 95 % interval of the difference; none where a side is one user's, as it does not tell how users
+        differ. Of a filter of one user's episodes it is of episodes."""
+        users = np.unique(self.users[known], return_inverse=True)[1].astype(np.int64)
+        of = users if users.max() > 0 else np.arange(len(users))
+        return difference_interval(values[known], self.removed[known], of) or (None, None)
 
     def _within(self, values: Floats, known: Bools, rate: bool) -> tuple[float, Test]:
         """Each user's own episodes change places."""

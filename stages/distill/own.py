@@ -39,6 +39,7 @@ from stages.distill.own_source import digest_of, sources_of
 from stages.distill.reward import LARGEST
 from stages.distill.spec import RewardSpec
 from stages.errors import IntegrityError, LateError, UsageError
+from stages.identity import PACKAGES
 from stages.records import Event
 
 TWICE = 20  # episodes that a function is asked about once more
@@ -175,6 +176,8 @@ def _imported(name: str, root: Path) -> tuple[ModuleType, dict[str, str], str]:
     """The module, its source with that of the team's modules that it imports, and its file; another module
     when one of these has changed, as a process may live for days."""
     module = importlib.import_module(name)
+    if _top(name) not in PACKAGES and _hidden(root, _top(name)):
+        raise ImportError(f"another module is called {_top(name)}, too: the workspace's needs another name")
     file = inspect.getsourcefile(module) or name
     linecache.checkcache(file)
     sources = sources_of(name, inspect.getsource(module), root)
@@ -249,6 +252,13 @@ class _path:
 
 def _top(name: str) -> str:
     return name.partition(".")[0]
+
+
+def _hidden(root: Path, top: str) -> bool:
+    """Whether `root` has a module of this name that is not the one that is imported, as Python's own or a
+    library's is loaded already. Of rtrl's parts it is theirs that are meant."""
+    there = (root / f"{top}.py").is_file() or (root / top / "__init__.py").is_file()
+    return there and not _stands_in(str(root.absolute()), top)
 
 
 def _stands_in(root: str, top: str) -> bool:

@@ -48,10 +48,11 @@ def test_a_filter_of_whole_users_is_judged_by_users() -> None:
 
 
 def test_means_by_hand_with_their_interval() -> None:
-    """One user: episodes [1, 2 | 5, 6, 7]. Gap -4.5; se^2 = 5/4 (2 * .25/4 + 2 * 1/9)."""
+    """One user: episodes [1, 2 | 5, 6, 7]. Gap -4.5, Welch's se^2 = .5 / 2 + 1 / 3, and its degrees of
+    freedom where the variances are equal: (1/2 + 1/3)^2 / ((1/2)^2 / 1 + (1/3)^2 / 2) = 25/11."""
     removed = flags(1, 1, 0, 0, 0)
     shift = Shuffled(removed, np.zeros(5, dtype=np.int64)).shift(np.array([1.0, 2, 5, 6, 7]))
-    half = stats.t.isf(0.025, 4) * np.sqrt(5 / 4 * (2 * 0.25 / 4 + 2 * 1 / 9))
+    half = stats.t.isf(0.025, 25 / 11) * np.sqrt(0.5 / 2 + 1 / 3)
     assert shift.difference == pytest.approx(-4.5)
     assert (shift.low, shift.high) == pytest.approx((-4.5 - half, -4.5 + half))
     assert shift.effect == pytest.approx(-4.5 / np.std([1, 2, 5, 6, 7]))

@@ -55,8 +55,8 @@ def test_a_filter_on_broken_calls_fails_the_run_and_says_why(world: World) -> No
         "drop:invalid_tool_calls",
         "took 8 episodes (40.0%)",
         "against the 12 that stayed",
-        "invalid_calls 1 against 0",
-        "edited 0 against 1",
+        "invalid_calls 1 against 0 (p 0.00016), ",
+        "edited 0 against 1 (p 0.00016), ",
         "is never punished",
     ):
         assert words in told.message

@@ -256,6 +256,16 @@ def test_of_an_edit_that_cannot_be_executed_nothing_stays(root: Path) -> None:
     assert before.values([episode("ABcd")]) == [0.5]
 
 
+def test_a_module_that_another_of_its_name_hides_is_said_to_be(root: Path) -> None:
+    """`calendar:month` of the workspace was that of Python's calendar, which is loaded already."""
+    (root / "calendar.py").write_text("def month(seen):\n    return 1.0\n")
+    for function in ("month", "timegm"):
+        with pytest.raises(UsageError, match="another module is called calendar, too"):
+            own.load(parse(SPEC.format(function=f"calendar:{function}"), "test"), root)
+    (root / "calendar.py").unlink()
+    assert own.load(parse(SPEC.format(function="calendar:timegm"), "test"), root)
+
+
 def test_a_package_that_was_edited_keeps_its_modules(root: Path) -> None:
     name = f"package_{root.name}"
     (root / name).mkdir()
