@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from rtrl_cli.commands.collect import _text
 from rtrl_cli.main import run
 from stages.init import init_bare
+from stages.result import StageResult
 from stages.workspace import Workspace
 from tests.stages.collect.logs.openai_logs import log_of
 
@@ -42,6 +44,18 @@ def test_metrics_are_printed_by_the_names_that_a_team_gave_them(
     printed = capsys.readouterr().out
     assert "1 task_success" in printed
     assert "user turns" in printed
+
+
+def test_of_how_many_edits_is_known_what_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = {
+        "edits": 5, "made_elsewhere": 15, "reasons": {"no commit took it": 2},
+        "kept": {"1h": {"lines": 8, "kept": 6, "rate": 0.75}, "head": {"lines": 0, "kept": 0, "rate": None}},
+    }  # fmt: skip
+    result = StageResult("collect", "succeeded", metrics={"persistence": figures})
+    assert _text(result).splitlines()[-2:] == [
+        "edits followed  5; 15 of 20 left out, made in folders of other names; 2: no commit took it",
+        "stands later    0.75 after 1h",
+    ]
 
 
 def test_a_pipe_is_said_to_be_one(

@@ -119,7 +119,7 @@ class LogWriter:
         self._open[row.part].add_event(row_of)
         self._bytes_in_newest += len(sealed)
         self.counts["events"] += 1
-        self.counts["derived_messages"] += record.derived
+        self.counts["derived_messages"] += record.derived and event.type == "user_message"
 
     def _begin_episode(self, generation: Generation) -> _Row:
         full = self._in_newest >= schemas.PART_EPISODES or self._bytes_in_newest >= schemas.PART_BYTES
