@@ -105,9 +105,11 @@ class Matcher:
                     self._claim(changes[n], match.file)
 
     def unknown(self, units: Units) -> list[str]:
-        """What the log names as taking the change and the branch has not."""
-        known = (*self._trailers, *self._notes)
-        return [n for n in units.change.commits if n and n not in known and not self.branch.named(n)]
+        """What the log names as taking the change, where the branch has none of these: a commit may be named
+        by its SHA and by the call that made it."""
+        names = [name for name in units.change.commits if name]
+        known = any(n in self._trailers or n in self._notes or self.branch.named(n) for n in names)
+        return [] if known else names
 
     def unread(self, units: Units) -> bool:
         """Whether a commit that may have taken the change did so to a file that has no text here."""
