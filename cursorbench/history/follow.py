@@ -25,6 +25,7 @@ from cursorbench.history.within_lines import in_whole_lines
 from cursorbench.sessions.lines import Kept
 
 __all__ = [
+    "AMISS",
     "HEAD",
     "HORIZONS",
     "LOST",
@@ -42,6 +43,10 @@ _UNDONE = "undone, as the log tells"
 _GONE = "its commit is not in the history: undone"
 _UNTAKEN = "no commit took it"
 LOST = frozenset((_UNDONE, _GONE, _UNTAKEN))  # nothing of these stands; of others nobody knows
+_STRANGERS = "the history has none of the commits that the log names"
+_NO_FILE = "the history has no file of this name"
+_TOO_OLD = "the history ends before the change"
+AMISS = frozenset((_STRANGERS, _NO_FILE, _TOO_OLD, _UNTAKEN))  # where all are so, it is another repository
 _HEX = re.compile(r"[0-9a-f]{4,64}")
 _UNREAD = "git has no text of its file here: data, over 4 MiB, of LFS, or not in this clone"
 _NOT_AS_TOLD = "its short lines are not in the commit as the log has them"
@@ -207,15 +212,15 @@ def _unknown(units: Units, matcher: Matcher, ours: bool, gone: str, made: bool, 
     elif branch.repository.shallow:
         reason = "a shallow clone: its commit may be older than the clone"
     elif since is not None and since > branch.newest:
-        reason = "the history ends before the change"
+        reason = _TOO_OLD
     elif gone and not made and not ours:
-        reason = "the history has none of the commits that the log names"
+        reason = _STRANGERS
     elif not gone and since is None:
         reason = "no commit took it, and the log has no time of it"
     elif not made and (place := _no_file(branch, units.change.path)):
         reason = place
     elif not gone and not branch.changes_of(name):
-        reason = "the history has no file of this name" if name else _NO_NAME
+        reason = _NO_FILE if name else _NO_NAME
     elif not made and matcher.unread(units):
         reason = _UNREAD
     elif not made and since is not None and branch.newest < since + WINDOW:

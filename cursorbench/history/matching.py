@@ -2,7 +2,8 @@
 
 In this order, see docs/persistence.md:
 
-1. `sha`: a commit that the log names and the branch has, if it touched the file or has some of the lines.
+1. `sha`: a commit that the log names and the branch has, if it has a line of the change in its file, or half
+   of it in another one; if it only touched the file, or has any of it, where 2 to 4 find nothing.
 2. `trailer`: a commit whose message names the change's session or checkpoint in a trailer, and has half of
    it; any of it, where 3 and 4 find nothing.
 3. `note`: the same of a note in refs/notes/ai (git-ai).
@@ -78,7 +79,7 @@ class Matcher:
 
     def match(self, changes: Sequence[Units]) -> list[Match | None]:
         """The commit of each change, or None."""
-        found = [self._named(units, ENOUGH) for units in changes]
+        found = [self._named(units, sure=True) for units in changes]
         for units, match in zip(changes, found, strict=True):
             if match:
                 self._claim(units, match.file)
@@ -99,14 +100,16 @@ class Matcher:
         for n in sorted(among, key=lambda n: (times[n] is None, -(times[n] or 0), -n)):
             if found[n] is None and not changes[n].change.undone:
                 file = self._by_content(changes[n])
-                found[n] = match = Match(file, "content") if file else self._named(changes[n], _ANY)
+                found[n] = match = Match(file, "content") if file else self._named(changes[n], sure=False)
                 if match:
                     self._claim(changes[n], match.file)
 
     def unknown(self, units: Units) -> list[str]:
-        """What the log names as taking the change and the branch has not."""
-        known = (*self._trailers, *self._notes)
-        return [n for n in units.change.commits if n and n not in known and not self.branch.named(n)]
+        """What the log names as taking the change, where the branch has none of these: a commit may be named
+        by its SHA and by the call that made it."""
+        names = [name for name in units.change.commits if name]
+        known = any(n in self._trailers or n in self._notes or self.branch.named(n) for n in names)
+        return [] if known else names
 
     def unread(self, units: Units) -> bool:
         """Whether a commit that may have taken the change did so to a file that has no text here."""
@@ -126,13 +129,19 @@ class Matcher:
             self._nears[told] = max((nearness(told, one) for one in paths), default=0)
         return nearness(told, path) == self._nears[told]
 
-    def _named(self, units: Units, least: float) -> Match | None:
-        """The named commit that has most of a change; `least` is asked of one that only a session names."""
+    def _named(self, units: Units, *, sure: bool) -> Match | None:
+        """The named commit that has most of a change.
+
+        A log may name its session's next commit, which took other files or other changes of the file, and a
+        line that is alike stands in many files. So `sure` asks for a line in the file, or half of the change
+        in another; of one that only a session names, for half of it.
+        """
         change = units.change
         if change.undone:
             return None
         named = [commit for name in change.commits if (commit := self.branch.named(name))]
-        if file := self._best(units, named, 0.0):
+        least = ENOUGH if sure else _ANY
+        if file := self._best(units, named, _ANY if sure else 0.0, least):
             return Match(file, "sha")
         by: tuple[tuple[How, dict[str, list[str]]], ...] = (
             ("trailer", self._trailers),
@@ -140,19 +149,23 @@ class Matcher:
         )
         for how, index in by:
             commits = [commit for name in _names(units) for commit in index.get(name, ())]
-            if file := self._best(units, commits, least):
+            if file := self._best(units, commits, least, least):
                 return Match(file, how)
         return None
 
-    def _best(self, units: Units, commits: Iterable[str], least: float) -> Changed | None:
-        """The file of these commits that has most of a change: one of its name, or one with its lines."""
+    def _best(
+        self, units: Units, commits: Iterable[str], of_name: float, of_another: float
+    ) -> Changed | None:
+        """The file of these commits that has most of a change: of its name, or another with its lines; at
+        least such a share."""
         scored = []
         for commit in dict.fromkeys(commits):
             for told in self._of_commit(units, commit):
                 near = nearness(units.change.path, told.path)
+                least = of_name if near else of_another
                 for file in self.branch.within(told) if near else (told,):
                     score = self._score(units, file)
-                    if score >= least and (score > 0 or near):
+                    if score >= least:
                         scored.append((score, near, self.branch.order[commit], bool(file.old), file))
         return max(scored, key=lambda one: one[:4])[4] if scored else None
 

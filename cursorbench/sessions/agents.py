@@ -14,7 +14,7 @@ _SPELLINGS = {
     "claude-code": "claude claude-cli claudecode",
     "codex": "codex-cli codexcli codex-cli-rs codex-tui codex-exec",
     "copilot-cli": "copilotcli github-copilot-cli",
-    "copilot-vscode": "copilotide copilot-chat",
+    "copilot-vscode": "copilotide copilot-chat vscode",
     "cursor": "cursoride cursor-ide",
     "cursor-cli": "cursorcli cursor-agent",
     "droid": "factory-droid-cli factoryai-droid factory-droid droid-cli droidcli",

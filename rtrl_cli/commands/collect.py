@@ -189,11 +189,21 @@ def _text(result: StageResult) -> str:
         )
         for key, title in titles.items()
     }
-    kept = (metrics.get("persistence") or {}).get("kept", {})
-    found["stands later"] = ", ".join(
-        f"{one['rate']:.2f} after {name}" if name != "head" else f"{one['rate']:.2f} at HEAD"
-        for name, one in kept.items()
-        if one["rate"] is not None
-    )
+    found |= _edits_followed(metrics.get("persistence") or {})
     told = pairs({key: value for key, value in found.items() if value})
     return "\n\n".join(filter(None, [default_text(result), told]))
+
+
+def _edits_followed(persistence: dict[str, Any]) -> dict[str, str]:
+    """What repositories tell of the edits, of how many, and why not of the others."""
+    if not persistence:
+        return {}
+    followed, elsewhere = persistence["edits"], persistence.get("made_elsewhere", 0)
+    others = f"{elsewhere} of {followed + elsewhere} left out, made in folders of other names"
+    why = [others] * bool(elsewhere) + [f"{n}: {reason}" for reason, n in persistence["reasons"].items()]
+    stands = ", ".join(
+        f"{one['rate']:.2f} after {name}" if name != "head" else f"{one['rate']:.2f} at HEAD"
+        for name, one in persistence["kept"].items()
+        if one["rate"] is not None
+    )
+    return {"edits followed": "; ".join([str(followed), *why]), "stands later": stands}

@@ -40,7 +40,11 @@ def _only_lost(measured: pa.Table, of_logs: bool) -> list[str]:
     others = int(((edited > 0) & ~known).sum())
     if not known.any() or not others or not ((kept[known] == 0) & (rejected[known] > 0)).all():
         return []
-    who = "collect them with --repo" if of_logs else "does the client send `edit_survival`?"
+    who = (
+        "name the repository that took them (`rtrl collect --repo`)"
+        if of_logs
+        else "does the client send `edit_survival`?"
+    )
     return [
         f"edit_persistence is known of {int(known.sum())} edits that were undone or refused, and of none of "
         f"the {others} others, so that an edit can only lose: {who}"

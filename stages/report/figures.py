@@ -169,6 +169,15 @@ def _share(name: str, none: str) -> Callable[[Episodes], Reading]:
     return read
 
 
+def _asks(episodes: Episodes) -> Reading:
+    """Whether something was changed before the question is not known of a source that tells no edits."""
+    found = _share("clarified", "")(episodes)
+    if not found.value or (np.nan_to_num(episodes.values["edited"]) > 0).any():
+        return found
+    note = "no edit is told: a question behind one counts, too"
+    return replace(found, note="; ".join(filter(None, [note, found.note])))
+
+
 def _mean(name: str) -> Callable[[Episodes], Reading]:
     def read(episodes: Episodes) -> Reading:
         value = episodes.values[name]
@@ -212,7 +221,7 @@ FIGURES = (
     ),
     Figure(
         "clarified", "Asks", "share of the episodes that end in a question without a change", "share", "",
-        _share("clarified", ""),
+        _asks,
     ),
     Figure(
         "edited", "Edits", "share of the episodes that change code", "share", "",

@@ -29,6 +29,7 @@ _EXITS = {
     "trainable": "goes to training",
 }
 _COUNTED = ("unanswered", "automatic:", "feedback ", "invalid calls told late")  # of what collect counts
+_BEGINNING = ("automatic:command", "automatic:plan")  # a press of a button, or a word for the client
 _ELSEWHERE = "made in folders not called as the repository is"
 _OF_LOGS = {
     "unknown files": "no session log that is known",
@@ -225,6 +226,8 @@ def _of_edit(reason: str) -> str:
 
 
 def _of_log(name: str) -> str:
+    if name in _BEGINNING:
+        return "not written by a person; what answers one by itself is an episode all the same"
     return (
         "not written by a person: no request"
         if name.startswith("automatic")

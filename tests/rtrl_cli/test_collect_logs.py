@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from rtrl_cli.commands.collect import _text
 from rtrl_cli.main import run
 from stages.init import init_bare
+from stages.result import StageResult
 from stages.workspace import Workspace
+from tests.cursorbench.history.gits import Git
 from tests.stages.collect.logs.openai_logs import log_of
 
 
@@ -42,6 +47,18 @@ def test_metrics_are_printed_by_the_names_that_a_team_gave_them(
     printed = capsys.readouterr().out
     assert "1 task_success" in printed
     assert "user turns" in printed
+
+
+def test_of_how_many_edits_is_known_what_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = {
+        "edits": 5, "made_elsewhere": 15, "reasons": {"no commit took it": 2},
+        "kept": {"1h": {"lines": 8, "kept": 6, "rate": 0.75}, "head": {"lines": 0, "kept": 0, "rate": None}},
+    }  # fmt: skip
+    result = StageResult("collect", "succeeded", metrics={"persistence": figures})
+    assert _text(result).splitlines()[-2:] == [
+        "edits followed  5; 15 of 20 left out, made in folders of other names; 2: no commit took it",
+        "stands later    0.75 after 1h",
+    ]
 
 
 def test_a_pipe_is_said_to_be_one(
@@ -102,3 +119,20 @@ def test_what_left_the_logs_since_outlives_a_gc(
     assert "of 2 users" in rtrl("report", "--all")
     assert "interactions@v1" in rtrl("gc", "--yes", "--keep-days", "0", "--keep-log-days", "0")
     assert "of 1 user" in rtrl("report", "--all")
+
+
+def test_of_a_clone_without_logs_it_is_said_how_to_get_them(
+    workspace: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Entire's refs and git-ai's notes are in no clone; what was documented wanted both, or got none."""
+    origin, clone = Git(tmp_path / "origin"), tmp_path / "a clone"
+    origin.commit(0, {"shop.py": "cart = []\n"})
+    origin("update-ref", "refs/entire/checkpoints/ab/cdef", "HEAD")
+    origin("clone", "-q", str(origin.folder), str(clone))
+    assert run(["collect", str(clone), "-w", str(workspace.root)], debug=False) == 4
+    hint = capsys.readouterr().err.partition("hint: ")[2]
+    command = hint.partition("`")[2].partition("`")[0]
+    subprocess.run(shlex.split(command), check=True, capture_output=True)
+    assert "refs/entire/checkpoints/ab/cdef" in origin("-C", str(clone), "for-each-ref")
+    assert run(["collect", str(clone), "-w", str(workspace.root)], debug=False) == 4
+    assert "--from" in capsys.readouterr().err  # the refs are there, and hold nothing

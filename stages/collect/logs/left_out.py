@@ -6,8 +6,10 @@ cannot be read (`cursorbench/sessions`).
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from cursorbench.sessions.items import Place
@@ -15,6 +17,10 @@ from stages.errors import InconclusiveError
 from stages.wording import count
 
 NAMED = 3  # places of each reason
+_FETCH = (
+    "git -C {} fetch origin 'refs/entire/*:refs/entire/*' 'refs/notes/ai*:refs/notes/ai*' "
+    "'refs/heads/entire/*:refs/remotes/origin/entire/*'"
+)
 
 
 def where(place: Place) -> str:
@@ -31,12 +37,14 @@ class LeftOut:
         places: where the first of them stand, by reason.
         unknown: how many files are of no known kind.
         unknown_at: the first of them.
+        without_logs: git repositories among the paths in which no branch, ref or note holds any.
     """
 
     records: Mapping[str, int]
     places: Mapping[str, Sequence[str]]
     unknown: int
     unknown_at: Sequence[str]
+    without_logs: Sequence[Path] = ()
 
     def metrics(self) -> dict[str, Any]:
         """The places, for the run's record."""
@@ -64,12 +72,15 @@ class LeftOut:
             for reason, n in self.records.items()
         ]
         told = [f"{count(files, 'file')} with no answer of an agent", *left, self.unknown_files()]
-        return InconclusiveError(
-            "; ".join(filter(None, told)),
-            hint="name the kind with --from; docs/sources.md lists the kinds"
-            if self.unknown
-            else "docs/sources.md says what is read of each kind",
-        )
+        return InconclusiveError("; ".join(filter(None, told)), hint=self._hint())
+
+    def _hint(self) -> str:
+        if self.without_logs:
+            fetch = _FETCH.format(shlex.quote(str(self.without_logs[0])))
+            return f"a clone lacks what Entire and git-ai keep beside the branches: `{fetch}`"
+        if self.unknown:
+            return "name the kind with --from; docs/sources.md lists the kinds"
+        return "docs/sources.md says what is read of each kind"
 
 
 def _in_brackets(places: Sequence[str], number: int) -> str:

@@ -126,7 +126,7 @@ def _left_out(source: Source, writer: LogWriter, unknown: list[str]) -> LeftOut:
         if name.startswith("quarantined:")
     }
     places = {reason: source.shown(first) for reason, first in writer.first.items()}
-    return LeftOut(counts, places, len(unknown), source.shown(unknown[:NAMED]))
+    return LeftOut(counts, places, len(unknown), source.shown(unknown[:NAMED]), source.without_logs())
 
 
 def _with_vanished(found: Outcome, gone: Vanished | None) -> Outcome:

@@ -194,6 +194,10 @@ class Source:
             yield from self._read(path, kind, seen)
         yield from self._held("git-ai", seen)
 
+    def without_logs(self) -> list[Path]:
+        """Git repositories among the paths in which no branch, ref or note holds any."""
+        return [path for path in self.paths if _is_repository(path) and _refs(path) == b""]
+
     def _held(self, kind: str, seen: Seen) -> Iterator[tuple[str, Read]]:
         """What the repositories among the paths hold of this kind in branches or notes."""
         for path in self.paths:
@@ -241,12 +245,16 @@ def _from_repository(kind: str, read: Any, path: Path, seen: Seen) -> Iterator[t
         yield kind, Quarantined(Place(str(path)), "its branch or notes cannot be read")
 
 
+def _is_repository(path: Path) -> bool:
+    return path.is_dir() and ((path / ".git").exists() or _is_bare(path))
+
+
 def _refs(path: Path, kind: str = "") -> bytes:
     """Names and digests of the refs that hold logs; empty for what is no git repository.
 
     `_REFUSED` where git reads it not: it belongs to somebody else, say.
     """
-    if not path.is_dir() or not ((path / ".git").exists() or _is_bare(path)):
+    if not _is_repository(path):
         return b""
     wanted = [ref for ref in _REFS if not kind or ("notes" in ref) == (kind == "git-ai")]
     try:

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 
 from cursorbench.history.beside import behind
 from cursorbench.history.changes import HEAD, HORIZONS, Change, Survival
-from cursorbench.history.follow import follow_all
+from cursorbench.history.follow import AMISS, follow_all
 from cursorbench.history.repository import Repository
 from cursorbench.history.reverts import reverted
 from cursorbench.sessions.lines import Kept
@@ -121,7 +121,7 @@ def survivals(path: Path, head: str, edits: KeptEdits, zone: ZoneInfo | None = N
             events |= _events(changes, found)
             figures.add(found)
             reverts |= {one.key: taken_back[one.commit] for one in found if one.commit in taken_back}
-        warnings = [*repository.warnings, *_behind(repository), *_unzoned(clock)]
+        warnings = [*repository.warnings, *_behind(repository), *figures.amiss(path), *_unzoned(clock)]
     counts = figures.told() | {
         "made_elsewhere": edits.elsewhere,
         "reverted": len(reverts),
@@ -195,14 +195,25 @@ class Figures:
         self._kept: dict[str, Kept] = {}
         self._how: Counter[str] = Counter()
         self._reasons: Counter[str] = Counter()
+        self._standing = 0  # how many are in a commit
 
     def add(self, found: Sequence[Survival]) -> None:
         """More edits."""
         self._how.update(one.how or "nothing" for one in found)
         self._reasons.update(_BRANCH.sub("a branch", one.reason) for one in found if one.reason)
+        self._standing += sum(not one.reason for one in found)
         for survival in found:
             for horizon, stands in survival.kept.items():
                 self._kept[horizon] = self._kept.get(horizon, Kept()) + stands
+
+    def amiss(self, repository: Path) -> list[str]:
+        """A warning where it has none of the edits, and of most not because they are new or were undone."""
+        why = Counter({reason: n for reason, n in self._reasons.items() if reason in AMISS})
+        if self._standing or 2 * why.total() <= self._how.total():
+            return []
+        told = ", ".join(f"{reason} ({n})" for reason, n in why.most_common())
+        edits = count(why.total(), "edit")
+        return [f"{repository} has none of {edits}: {told}. Is it the repository that took them?"]
 
     def told(self) -> dict[str, Any]:
         """Edits by how their commit was recognised, why nothing is known, kept lines by horizon."""

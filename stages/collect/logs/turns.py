@@ -16,6 +16,7 @@ from typing import Any
 from cursorbench.sessions import items as said
 from stages import reactions
 from stages.collect.logs.answers import OPEN, Answer, Answers
+from stages.collect.logs.approvals import Approvals
 from stages.collect.logs.clock import Clock
 from stages.collect.logs.early import Early
 from stages.collect.logs.edits import KeptEdits, repository_of
@@ -58,7 +59,7 @@ class Turns:
         self._pseudonym = pseudonym
         self._edits, self._clock, self._verdicts = edits, clock, verdicts or Verdicts()
         self._sessions: dict[str, Session] = {}
-        self._early = Early()
+        self._early, self._approvals = Early(), Approvals()
         self._all_read = False
         self._answers = Answers()
         self.counts: Counter[str] = Counter()
@@ -139,6 +140,7 @@ class Turns:
         task = item.automatic == "sub_agent" and session.parent
         if item.automatic and not task:
             self.counts[f"automatic:{item.automatic}"] += 1
+            self._approvals.sent(item)
             if item.automatic == "command":
                 if not item.text.lstrip().startswith("<local-command-"):
                     session.command = item.text
@@ -281,18 +283,16 @@ class Turns:
             yield happened
 
     def _end_turn(self, session: Session) -> Iterator[Record]:
-        episode = session.open
-        if episode is None or episode.turn is None:
+        if (episode := session.open) is None or episode.turn is None:
             return
         turn, episode.turn = episode.turn, None
         self.counts["generations"] += 1
         yield sampled(self._line, owner_of(session, self._sessions, self._user), session, episode, turn)
-        yield from episode.waiting
+        yield from self._approvals.settled(episode.waiting, self.counts)
         episode.waiting = []
 
     def _close(self, session: Session) -> Iterator[Record]:
-        episode = session.open
-        if episode is None:
+        if (episode := session.open) is None:
             return
         yield from self._end_turn(session)
         self.counts["episodes" if episode.turns else "unanswered_requests"] += 1

@@ -78,6 +78,39 @@ def test_the_next_attempt_is_not_the_undone_one(git: Git) -> None:
     assert (first.kept["head"], second.kept["head"]) == (NONE, ALL)
 
 
+@pytest.mark.parametrize("file", ["b.py", "a.py"])
+def test_the_commit_that_the_log_names_took_another_change(git: Git, file: str) -> None:
+    git.commit(-HOUR, {"a.py": OLD, "b.py": text("something_else = 2")})
+    # of the session too: in another file with one line of the four, or in this file with none
+    other = {"b.py": text("something_else = 2", "def second_one():"), "a.py": text("import random") + OLD}
+    named = git.commit(60_000, {file: other[file]})
+    took = git.commit(120_000, {"a.py": NEW})
+    git.commit(LATE, {"c.py": text("something_else = 3")})
+    (got,) = git.follow(change(OLD, NEW, commits=(named,)))
+    assert (got.commit, got.how) == (took, "content")
+    assert got.kept == dict.fromkeys(("1h", "24h", "7d", "head"), ALL)
+
+
+def test_a_commit_that_is_there_is_not_gone_for_another_name_of_it(git: Git) -> None:
+    """The log's id of the call that committed stands behind the SHA. Of a file never added nobody knows."""
+    git.commit(-HOUR, {"a.py": OLD})
+    named = git.commit(60_000, {"b.py": text("something_else = 2")})
+    git.commit(31 * DAY, {"c.py": text("something_else = 3")})
+    commits = (named[:7], "tool-12")
+    note, code = git.follow(change(OLD, NEW, "notes.md", commits=commits), change(OLD, NEW, commits=commits))
+    assert (note.kept, note.reason, note.commit) == ({}, "the history has no file of this name", "")
+    assert (code.kept["head"], code.reason, code.commit) == (NONE, "no commit took it", "")
+
+
+def test_a_change_is_its_named_commits_where_no_commit_has_more_of_it(git: Git) -> None:
+    git.commit(-HOUR, {"a.py": OLD})
+    named = git.commit(60_000, {"a.py": text("import random") + OLD})  # all of it was taken out before
+    git.commit(LATE, {"c.py": text("something_else = 3")})
+    (got,) = git.follow(change(OLD, NEW, commits=(named,)))
+    assert (got.commit, got.how, got.since) == (named, "sha", T0 + 60_000)
+    assert got.kept == dict.fromkeys(("1h", "24h", "7d", "head"), NONE)
+
+
 def test_what_the_log_tells_as_undone_is_lost_though_a_commit_has_it(git: Git) -> None:
     sha = taken(git)
     git.commit(2 * HOUR, {})

@@ -14,7 +14,7 @@ from cursorbench.sessions.agents import agent_of
         ("cursor-cli", ("Cursor CLI", "cursor-agent")),
         ("claude-code", ("Claude Code", "claude-code", "claude", "claude-cli/2.1.3")),
         ("codex", ("Codex CLI", "codex", "codex_cli_rs/0.46.0")),
-        ("copilot-vscode", ("VS Code Copilot IDE", "copilotide", "copilot-vscode")),
+        ("copilot-vscode", ("VS Code Copilot IDE", "copilotide", "copilot-vscode", "vscode")),
         ("gemini-cli", ("Gemini CLI", "gemini", "GeminiCLI/v1.2")),
         ("droid", ("Factory Droid CLI", "droid")),
         ("openai/python", ("OpenAI/Python",)),

@@ -116,13 +116,23 @@ def test_calls_whose_validity_no_source_tells_are_not_taken_for_valid() -> None:
 
 
 def test_few_users_have_a_value_and_no_interval() -> None:
-    few = read("clarified", episodes(*[{"user": n % 4, "clarified": float(n % 2)} for n in range(40)]))
+    asks = [{"user": n, "clarified": float(n % 2), "edited": 1.0 - n % 2} for n in range(40)]
+    few = read("clarified", episodes(*[one | {"user": one["user"] % 4} for one in asks]))
     assert (few.value, few.low, few.high, few.n, few.users) == (0.5, None, None, 40, 4)
     assert few.note == "4 users: too few for an interval"
-    many = read("clarified", episodes(*[{"user": n % 20, "clarified": float(n % 2)} for n in range(40)]))
+    many = read("clarified", episodes(*[one | {"user": one["user"] % 20} for one in asks]))
     assert many.low is not None
     assert many.high is not None
     assert many.low < 0.5 < many.high
+
+
+def test_asks_of_a_source_that_tells_no_edits_says_so() -> None:
+    """Its "Changed it. Shall I go on?" ends in a question without a change that anybody told."""
+    asked = [{"user": n, "clarified": float(n < 3)} for n in range(10)]
+    found = read("clarified", episodes(*asked))
+    assert (found.value, found.note) == (0.3, "no edit is told: a question behind one counts, too")
+    assert read("clarified", episodes(*asked, {"user": 10, **KEPT})).note == ""
+    assert read("clarified", episodes(*[one | {"clarified": 0.0} for one in asked])).note == ""
 
 
 def test_a_mean_of_users_who_do_not_differ_says_why_it_has_no_interval() -> None:

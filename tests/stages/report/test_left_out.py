@@ -110,6 +110,7 @@ def test_of_logs_files_and_lines_that_make_no_episode(experience: Artifact, tmp_
         ("of the logs", "feedback of other kinds"): 6,
     }
     rows = {row.reason: row for row in found.rows}
+    assert "an episode all the same" in rows["automatic:command"].about  # where an agent answered it
     assert (rows["no commit took it"].share, rows["no commit took it"].about) == (0.25, "counts as lost")
     assert rows["unanswered requests"].about == "a request without an answer is no episode"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,36 @@ def test_printed_it_is_dark_on_white_and_has_its_tables(browser: Any, report: Pa
     assert page.locator("section#time table").is_visible()
     assert _light(page.evaluate("getComputedStyle(document.body).color")) < 0.2
     context.close()
+
+
+def test_names_and_texts_from_right_to_left_turn_nothing_round_around_them(
+    browser: Any, tmp_path: Path
+) -> None:
+    """An Arabic repository had the separators and the day behind it from right to left: 21-10-2026."""
+    found = build(*(made := of_logs(tmp_path)), resolve(made[1], None, "auto"))
+    one = found.best[0]
+    about = one.about | {"repository": "\u0645\u0633\u062a\u0648\u062f\u0639"}
+    turned = replace(one, about=about, request="\u05ea\u05e7\u05df app.py", answer="Done.")
+    write(tmp_path / "page.html", render(replace(found, best=[turned])))
+    page = browser.new_page()
+    page.goto((tmp_path / "page.html").as_uri())
+    places = page.evaluate(
+        """() => {
+          const when = document.querySelector("#episodes article p br").previousSibling;
+          const at = (from, to) => {
+            const range = document.createRange();
+            range.setStart(when, from); range.setEnd(when, to);
+            return range.getBoundingClientRect().left;
+          };
+          const year = when.data.search(/\\d{4}-/);
+          return [at(year, year + 4), at(year + 5, year + 7), at(year + 8, year + 10)];
+        }"""
+    )
+    assert places == sorted(places)  # year, month, day
+    texts = "[...document.querySelector('#episodes article').querySelectorAll('blockquote div')]"
+    directions = f"{texts}.map(text => getComputedStyle(text).direction)"
+    assert page.evaluate(directions) == ["rtl", "ltr"]
+    page.close()
 
 
 def test_the_page_needs_no_script(browser: Any, report: Path) -> None:

@@ -79,6 +79,11 @@ def test_what_stands_an_hour_later_is_the_persistence(
         "head": 0.5,
     }
     assert "7d" not in figures["kept"]  # the history has not come so far
+    assert (made.metrics["events"], made.metrics["derived_messages"]) == (
+        4,
+        0,
+    )  # two are what stands: no message
+    assert made.warnings == []
     experience = run_stage(*place, DistillStage()).outputs["experience"]
     schema = schemas.experience_episodes(("edit_persistence",))
     table = tables.read(experience.path / schemas.EPISODES_FILE, schema)
@@ -246,6 +251,33 @@ def test_a_checkout_of_another_name_is_said_where_no_edit_is_left(
     source = Source(logs, kind, repository="checkout", repo=tmp_path / "checkout")
     made = run_stage(*place, CollectStage(source=source))
     assert (made.warnings, made.metrics["persistence"]["edits"]) == ([], 1)
+
+
+def test_another_repository_than_the_edits_is_said(
+    place: tuple[Workspace, Store], tmp_path: Path, repo: Git
+) -> None:
+    """Paths in it agree with its name, as in a log whose paths are relative to nothing."""
+    other = Git(tmp_path / "other" / "shop")
+    for at in (-1000, 2 * DAY):
+        other.commit(at, {"basket.py": f"at = {at}"})
+    log_of(tmp_path / "log.jsonl")
+    source = Source((tmp_path / "log.jsonl",), "openai-log", repo=other.folder)
+    made = run_stage(*place, CollectStage(source=source))
+    assert made.warnings == [
+        f"{other.folder} has none of 1 edit: the history has no file of this name (1). "
+        "Is it the repository that took them?"
+    ]
+
+
+def test_edits_that_wait_for_a_commit_are_no_sign_of_another_repository() -> None:
+    figures = Figures()
+    lost = Survival("k", "", "", None, {}, 1, "no commit took it")
+    figures.add([lost, Survival("k", "", "", None, {}, 1, "no commit took it so far")])
+    assert figures.amiss(Path("shop")) == []
+    figures.add([lost])
+    assert len(figures.amiss(Path("shop"))) == 1
+    figures.add([Survival("k", "c", "sha", 1, {}, 1, "")])
+    assert figures.amiss(Path("shop")) == []
 
 
 def test_figures_name_no_branches() -> None:

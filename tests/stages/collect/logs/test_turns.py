@@ -47,6 +47,41 @@ def edit(call: str, status: Any, at: int = 0, path: str = "a.py", **more: Any) -
     return said.Edit(session="s1", place=PLACE, at=at, id=call, path=path, status=status, **more)
 
 
+def planned(*more: said.Read, reason: str = "") -> tuple[list[tuple[str, str, dict[str, Any]]], Turns]:
+    """Events where a plan was put to a person, and what Claude Code writes when they do not let it go on."""
+    call = said.ToolUse(session="s1", place=PLACE, at=3000, id="p1", name="ExitPlanMode")
+    stopped = said.Interrupt(session="s1", place=PLACE, at=60_004, during="tool")
+    refused = end("p1", "rejected", 60_003, reason=reason)
+    records, turns = told(user("plan a cart", 1000), agent("So.", 3000), call, refused, stopped, *more)
+    return events(records), turns
+
+
+def plan(session: str, at: int) -> said.UserTurn:
+    text = "Implement the following plan:\n\n# A cart"
+    return said.UserTurn(session=session, place=PLACE, at=at, text=text, automatic="plan")
+
+
+@pytest.mark.parametrize(("session", "at"), [("s2", 59_999), ("s2", 60_003), ("s1", 60_511)])
+def test_a_plan_that_is_carried_out_in_a_fresh_context_was_approved(session: str, at: int) -> None:
+    """In logs a refusal and a stop; an explicit no, of which teams that plan had one a plan."""
+    found, turns = planned(plan(session, at))
+    data = {"name": "ExitPlanMode", "ok": True, "tool_call_id": "p1", "outcome": "ok"}
+    assert found == [("tool_result", "s1:0#0", data)]
+    assert turns.counts["plans_approved"] == 1
+    assert "tool_rejected" not in turns.counts
+
+
+@pytest.mark.parametrize(("at", "reason"), [(63_000, ""), (57_000, ""), (0, ""), (60_003, "smaller steps")])
+def test_a_plan_that_was_refused_stays_so(at: int, reason: str) -> None:
+    """Another plan was sent at another time, or they said what is wrong with it."""
+    found, turns = planned(plan("s2", at), reason=reason)
+    assert [(kind, data.get("outcome", "")) for kind, _, data in found] == [
+        ("tool_result", "rejected"),
+        ("interrupted", ""),
+    ]
+    assert (turns.counts["plans_approved"], turns.counts["tool_rejected"]) == (0, 1)
+
+
 def generations(records: list[Record]) -> list[Sampled]:
     return [record for record in records if isinstance(record, Sampled)]
 
