@@ -69,6 +69,19 @@ def test_in_a_layer_of_an_image_where_no_folder_is_renamed_it_goes_where_it_lies
     assert verify(store, "full", Silent()).problems == []
 
 
+def test_what_an_older_registry_still_has_and_a_later_gc_removed_goes_again(
+    workspace: Workspace, store: Store
+) -> None:
+    """docs/registry.md, Restoring: verify names it as missing; gc by hand takes it off the registry."""
+    for text in ("a", "b"):
+        run_stage(workspace, store, Toy(text))
+    shutil.rmtree(store.resolve("report@v1").path)
+    (problem,) = verify(store, "present", Silent()).problems
+    assert problem.endswith("is missing")
+    gc.collect(store, 0.0, by="me")
+    assert verify(store, "full", Silent()).problems == []
+
+
 def test_live_anchor_and_the_last_three_deployments_stay_whole(store: Store, tmp_path: Path) -> None:
     """Eight checkpoints deployed in turn, the anchor on the first: 1, 6, 7, 8 and their line states stay."""
     parent = None
