@@ -5,10 +5,13 @@ Not for: folders, several files at once, what is appended to.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+
+_NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # of a folder: of shares of other systems, and some FUSE
 
 
 def write_whole(
@@ -43,10 +46,13 @@ def write_whole(
 
 
 def sync(path: Path) -> None:
-    """Make a file's content durable, or the names in a folder."""
+    """Make a file's content durable, or the names in a folder, where its file system does that at all."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
+    except OSError as error:
+        if error.errno not in _NO_SYNC or not path.is_dir():
+            raise OSError(error.errno, error.strerror, str(path)) from error  # its own names no file
     finally:
         os.close(fd)
 

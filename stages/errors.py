@@ -128,7 +128,7 @@ def of_database(error: BaseException) -> RtrlError | None:
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return IntegrityError(
             f"a database is damaged: {error}",
-            hint="`rtrl verify --full` says which; the spool's index can be removed, it is made again",
+            hint="with `rtrl serve` stopped, `rtrl verify` says which, and makes the spool's index anew",
         )
     return None
 

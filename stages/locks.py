@@ -58,7 +58,19 @@ class FileLock:
 
 def _open(path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return _open_file(path, os.O_CREAT)
+
+
+def _open_file(path: Path, flags: int = 0) -> int:
+    """To write, as NFS wants it of locks; what is there can be locked on a disk that is read-only, too."""
+    try:
+        return os.open(path, flags | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        with contextlib.suppress(FileNotFoundError):
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        raise
 
 
 def _try(fd: int, path: Path, shared: bool = False) -> bool:
@@ -147,7 +159,7 @@ def _write_holder(fd: int, what: str, run: str, brief: bool) -> None:
 def is_free(path: Path) -> bool:
     """Whether nobody holds the lock at this instant. A missing file is free."""
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        fd = _open_file(path)
     except FileNotFoundError:
         return True
     try:

@@ -13,6 +13,11 @@ def digits(value: float, least: int = 3) -> str:
     return f"{value:.{least}g}" if abs(value) < 10**least - 0.5 else f"{value:.0f}"
 
 
+def exit_status(code: int) -> str:
+    """`3`, `-15`; of a SIGKILL that nobody here sent also who mostly sends it: the kernel, for memory."""
+    return f"{code} (killed: out of memory?)" if code == -9 else str(code)
+
+
 def percent(share: float) -> str:
     """`10%`, `0.5%`, `99.9%`: a share that somebody set, as it was set; a measured one has its own digits."""
     return f"{100 * share:.4g}%"

@@ -9,6 +9,7 @@ Not for: the registry's rows (`publish.py` writes both, in an order that survive
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -157,6 +158,20 @@ def remove_tree(folder: Path) -> bool:
         with contextlib.suppress(FileNotFoundError):  # the other was faster
             shutil.rmtree(folder)
     return was_there
+
+
+def put_aside(folder: Path, trash: Path) -> Path:
+    """Take a folder out of its place in one step, to be deleted; where it lies then.
+
+    That is where it lay in a workspace that is part of a container's image: overlayfs renames no folder of a
+    lower layer. What a kill then leaves of it, whoever comes next deletes as well.
+    """
+    try:
+        return folder.rename(trash)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        return folder
 
 
 def read_manifest(folder: Path, digest: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from stages import faults, locks
 from stages.errors import IntegrityError
 from stages.registry.canonical import canonical
 from stages.registry.models import ArtifactRow, RunOutputRow
-from stages.registry.objects import Sealed, object_path, remove_tree, seal
+from stages.registry.objects import Sealed, object_path, put_aside, remove_tree, seal
 from stages.registry.runs import end_run
 from stages.registry.states import now, transition
 from stages.stage import Artifact, Output
@@ -194,8 +194,8 @@ def discard(store: Store, digest: str) -> None:
     trash = store.dir / "trash" / f"{target.name}-{uuid.uuid4().hex[:8]}"
     trash.parent.mkdir(exist_ok=True)
     faults.point("discard.rename.before")
-    target.rename(trash)
+    there = put_aside(target, trash)
     faults.point("discard.rename.after")
     sync(target.parent)
-    remove_tree(trash)
+    remove_tree(there)
     faults.point("discard.delete.after")

@@ -25,7 +25,7 @@ from stages import faults, locks
 from stages.delta import SUFFIX
 from stages.errors import DependencyDownError, IntegrityError, classified
 from stages.registry.chain import chain, weights_of, whole_files
-from stages.registry.objects import MANIFEST, files_of, hash_file, remove_tree
+from stages.registry.objects import MANIFEST, files_of, hash_file, put_aside, remove_tree
 from stages.registry.runs import new_run_id
 from stages.stage import Artifact
 
@@ -179,7 +179,7 @@ def _discard(store: Store, folder: Path) -> None:
     trash = store.dir / "trash" / f"{new_run_id(FOLDER)}-{folder.name[:12]}"
     faults.point("rebuilt.discard.before")
     with contextlib.suppress(FileNotFoundError):  # another process does it at this moment
-        folder.rename(trash)
+        trash = put_aside(folder, trash)
     faults.point("rebuilt.discard.after")
     remove_tree(trash)
 

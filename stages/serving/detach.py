@@ -28,6 +28,7 @@ from stages.errors import (
 )
 from stages.serving.ending import ending_s
 from stages.target.endpoint import LOCK, Endpoint, running_endpoint
+from stages.wording import exit_status
 from stages.workspace import Workspace, private
 
 LOG = "serve.log"
@@ -101,7 +102,7 @@ def _ended(status: int, lines: Sequence[str], log: Path) -> RtrlError:
     """The error that the background command printed, with its exit code."""
     message = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), "")
     hint = next((line.removeprefix("hint: ") for line in lines if line.startswith("hint: ")), f"see {log}")
-    text = message or f"rtrl serve ended with status {status}"
+    text = message or f"rtrl serve ended with status {exit_status(status)}"
     kinds = {cls.code: cls for cls in _known_errors()}
     return kinds.get(status, DependencyDownError)(text, hint=hint)
 

@@ -27,6 +27,7 @@ from stages.serving.adapted import HERE, Adapted
 from stages.serving.probes import failing, probe
 from stages.serving.second import Ending, in_the_way, start_second, too_small
 from stages.serving.warmup import warm_up
+from stages.wording import exit_status
 
 POLL_S = 0.2
 STEADY_S = 60.0  # an engine that lived this long failed for a new reason: the pauses start afresh
@@ -257,9 +258,8 @@ class Supervisor:
                 continue
             if self._process is None:
                 return "it could not be started"
-            status = self._process.exit_status()
-            if status is not None:
-                return f"it ended with status {status}"
+            if (status := self._process.exit_status()) is not None:
+                return f"it ended with status {exit_status(status)}"
             if self.served.engine == "unknown" and not self.served.gate.closed:
                 return "its weights could not be verified"
             if time.monotonic() >= next_probe:

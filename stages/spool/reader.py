@@ -22,10 +22,12 @@ from stages.spool.chains import ChainReader
 from stages.spool.damage import Damage, SpoolDamagedError
 from stages.spool.frames import Kind
 from stages.spool.index import Index, SegmentRow
-from stages.spool.recovery import WriterLock, index_again, open_index, recover
+from stages.spool.opening import open_index, put_in_order, wrong_with
+from stages.spool.recovery import WriterLock, index_again
 from stages.vault import Vault
 
 OnDamage = Callable[[Damage], None]
+_WAY_OUT = "stop the gateway that writes it, and run `rtrl verify` again: it is made anew from the segments"
 
 
 class SpoolRange(NamedTuple):
@@ -42,30 +44,37 @@ class SpoolRange(NamedTuple):
 class Spool:
     """Read access to a spool. One object per thread is not needed; iterators are independent."""
 
-    def __init__(self, spool_dir: Path, index: Index) -> None:
+    def __init__(self, spool_dir: Path, index: Index, made_anew: str = "") -> None:
         self._dir = spool_dir
         self._index = index
+        self.made_anew = made_anew  # why the index was, just now
 
     @classmethod
-    def open(cls, spool_dir: Path) -> Spool:
+    def open(cls, spool_dir: Path, *, whole: bool = False) -> Spool:
         """The spool in `spool_dir`. What a killed writer left is put in order first, if no writer is alive.
+
+        With `whole` all of the index is read as well. One that is damaged is made anew likewise.
 
         Raises:
             InputMissingError: there is no such folder.
             StoreError: the index has another schema.
+            IntegrityError: the index is damaged, and belongs to a living writer.
         """
         if not spool_dir.is_dir():
             raise InputMissingError(f"no spool at {spool_dir}", hint="`rtrl serve` captures into one")
         try:
             lock = WriterLock(spool_dir)
         except LockedError:
-            return cls(spool_dir, open_index(spool_dir, locked=False))
+            index = open_index(spool_dir, locked=False)
+            if whole and (wrong := wrong_with(index)):
+                index.close()
+                raise IntegrityError(f"the index {index.path} is damaged: {wrong}", hint=_WAY_OUT) from None
+            return cls(spool_dir, index)
         try:
-            index = open_index(spool_dir, locked=True)
-            recover(spool_dir, index)
+            index, _, made_anew = put_in_order(spool_dir, whole=whole)
         finally:
             lock.release()
-        return cls(spool_dir, index)
+        return cls(spool_dir, index, made_anew)
 
     @classmethod
     def reading(cls, spool_dir: Path) -> Spool:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import fcntl
 import os
-import sqlite3
 import time
 from pathlib import Path
 
 from stages import faults
-from stages.errors import DependencyDownError, IntegrityError, LockedError
+from stages.errors import LockedError
 from stages.spool import codec, frames, segment
 from stages.spool.damage import Damage
 from stages.spool.frames import Kind
-from stages.spool.index import FILE, Batch, EventRow, GenerationRow, Index, SegmentRow
+from stages.spool.index import Batch, EventRow, GenerationRow, Index, SegmentRow
 
 LOCK_FILE = "writer.lock"
 RESERVED = 1 << 32  # record numbers kept for what a lost file may hold behind its indexed part
@@ -57,34 +56,6 @@ def _try_lock(fd: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def open_index(spool_dir: Path, *, locked: bool) -> Index:
-    """The index. One that SQLite cannot read is moved to quarantine and made anew, but only by who
-    holds the writer's lock (`locked`).
-
-    Raises:
-        IntegrityError: it cannot be read and belongs to a living writer.
-    """
-    for folder in (segment.FOLDER, segment.QUARANTINE):
-        (spool_dir / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        return Index(spool_dir)
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError):
-            raise DependencyDownError(
-                f"the index {spool_dir / FILE} cannot be opened: {error}",
-                hint="free space if the disk is full, check the disk and its mount, and run again",
-            ) from error
-        if not locked:
-            raise IntegrityError(
-                f"the index {spool_dir / FILE} cannot be read: {error}",
-                hint="stop the gateway that writes it; the next start rebuilds it from the segments",
-            ) from error
-        for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
-            if (spool_dir / name).exists():
-                (spool_dir / name).rename(spool_dir / segment.QUARANTINE / name)
-        return Index(spool_dir)
 
 
 def recover(spool_dir: Path, index: Index) -> list[Damage]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from stages.spool import segment
 from stages.spool.damage import Damage
 from stages.spool.frames import Kind
+from stages.spool.index import FILE
 from stages.spool.reader import Spool
 
 
@@ -38,12 +39,16 @@ def verify_spool(spool_dir: Path, deep: bool) -> SpoolReport:
 
     Raises:
         StoreError: the index has another schema.
+        IntegrityError: the index is damaged, and belongs to a living writer.
     """
     report = SpoolReport({"segments": 0, "generations": 0, "events": 0, "damaged": 0, "quarantined": 0})
     if not spool_dir.is_dir():
         return report
-    spool = Spool.open(spool_dir)
+    spool = Spool.open(spool_dir, whole=deep)
     try:
+        if spool.made_anew:
+            what = f"{spool_dir / FILE} was damaged ({spool.made_anew}), and was made anew from the segments"
+            report.warnings.append(what)
         _verify(spool, spool_dir, deep, report)
     finally:
         spool.close()

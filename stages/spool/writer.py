@@ -21,12 +21,12 @@ from stages.clock import now_ms
 from stages.records import Event, Generation
 from stages.spool import codec, segment
 from stages.spool.chains import SessionCache, Tokens, suffixed
-from stages.spool.damage import Damage
 from stages.spool.frames import Kind
 from stages.spool.index import EventRow, GenerationRow
 from stages.spool.journal import Journal, Limits, SpoolFullError
+from stages.spool.opening import put_in_order
 from stages.spool.pending import Pending, forget_keys, left_over, pending_user
-from stages.spool.recovery import WriterLock, next_numbers, open_index, recover
+from stages.spool.recovery import WriterLock, next_numbers
 from stages.spool.told import EventResult, Owner
 from stages.vault import UserForgottenError, Vault
 
@@ -60,8 +60,7 @@ class SpoolWriter:
         self._max_pending = max_pending_events
         self._pending_ms = int(pending_hours * 3_600_000)
         self._flock = WriterLock(spool_dir, wait_s=LOCK_WAIT_S)
-        self._index = open_index(spool_dir, locked=True)
-        self.recovered: list[Damage] = recover(spool_dir, self._index)
+        self._index, self.recovered, _ = put_in_order(spool_dir)
         limits = Limits(fsync_ms / 1000, segment_bytes, segment_seconds)
         self._journal = Journal(spool_dir, self._index, limits, *next_numbers(self._index))
         self._lock = self._journal.lock

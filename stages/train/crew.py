@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from stages.engine.lifetime import PARENT_VARIABLE
 from stages.errors import DependencyDownError
+from stages.wording import exit_status
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -221,10 +222,10 @@ def _environment(count: int | None) -> Iterator[None]:
 def _guard(children: Sequence[subprocess.Popen[bytes]], log: Path, over: threading.Event) -> None:
     """End this process when a rank is dead and rank 0, waiting on a GPU, does not notice."""
     while not over.wait(1.0):
-        dead = [(rank, child.poll()) for rank, child in enumerate(children, 1) if child.poll()]
+        dead = [(rank, code) for rank, child in enumerate(children, 1) if (code := child.poll())]
         if dead and not over.wait(NOTICE_S):
             rank, code = dead[0]
-            text = f"rank {rank} ended with {code}: {_last_words(_log_of(log, rank))}"
+            text = f"rank {rank} ended with {exit_status(code)}: {_last_words(_log_of(log, rank))}"
             print(f"{text}; the next `rtrl train` goes on", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGTERM)
             if not over.wait(NOTICE_S):
@@ -261,7 +262,10 @@ def _ended(children: Sequence[subprocess.Popen[bytes]]) -> list[tuple[int, int]]
 
 
 def _death(dead: Sequence[tuple[int, int]], count: int, said: str) -> DependencyDownError:
-    who = ", ".join(f"rank {rank} ended with {code}" for rank, code in dead) or "another rank ended"
+    who = (
+        ", ".join(f"rank {rank} ended with {exit_status(code)}" for rank, code in dead)
+        or "another rank ended"
+    )
     return DependencyDownError(
         f"training in {count} processes: {who}: {said}",
         hint="nothing was published; the next `rtrl train` goes on behind the last optimizer step",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,3 +57,22 @@ def test_files_and_folders_are_synced(tmp_path: Path, monkeypatch: pytest.Monkey
     sync(tmp_path / "a")
     sync(tmp_path)
     assert synced == [str(tmp_path / "a"), str(tmp_path)]
+
+
+def test_a_folder_that_cannot_be_synced_is_as_durable_as_it_gets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As PostgreSQL and SQLite have it; a file, or a disk that fails, is another matter."""
+    file, failing = tmp_path / "a", errno.EINVAL
+    file.write_bytes(b"a")
+
+    def no_sync(_: int) -> None:
+        raise OSError(failing, "refused")
+
+    monkeypatch.setattr(os, "fsync", no_sync)
+    sync(tmp_path)
+    with pytest.raises(OSError, match=rf"refused.*{file}"):
+        sync(file)
+    failing = errno.EIO
+    with pytest.raises(OSError, match=rf"refused.*{tmp_path}"):
+        sync(tmp_path)

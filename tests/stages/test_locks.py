@@ -167,3 +167,25 @@ def test_a_disk_without_locks_is_told_with_the_file(
     monkeypatch.setattr(fcntl, "flock", refuse)
     with pytest.raises(DependencyDownError, match=f"{path}: No locks available"), classified():
         ask(path)
+
+
+def test_a_lock_on_a_disk_that_has_become_read_only_still_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`rtrl serve --stop` and `rtrl status` ask it; it was `Read-only file system`."""
+    opened, held = os.open, tmp_path / "serve.lock"
+
+    def read_only(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_CREAT or (flags & os.O_RDWR and path.exists()):
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+        return opened(path, flags, mode)
+
+    with locks.hold(held, what="rtrl serve"):
+        monkeypatch.setattr(os, "open", read_only)
+        assert not locks.is_free(held)
+        with pytest.raises(LockedError, match="rtrl serve is locked by"):
+            locks.acquire(held, what="rtrl serve")
+    assert locks.is_free(held)
+    assert locks.is_free(tmp_path / "never.lock")
+    with pytest.raises(OSError, match="Read-only file system"):
+        locks.acquire(tmp_path / "never.lock", what="rollback")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stages.wording import count, digits, percent
+from stages.wording import count, digits, exit_status, percent
 
 
 def test_one_is_in_the_singular() -> None:
@@ -20,3 +20,7 @@ def test_no_number_is_told_by_its_exponent() -> None:
     told = [digits(n) for n in (0.03124, 31.24, 999.4, 999.6, 1234.5, -12345.6, 0)]
     assert told == ["0.0312", "31.2", "999", "1000", "1234", "-12346", "0"]
     assert [digits(n, 4) for n in (0.03124, 9999.4, 9999.6)] == ["0.03124", "9999", "10000"]
+
+
+def test_a_process_that_was_killed_is_told_with_who_mostly_does_it() -> None:
+    assert [exit_status(code) for code in (0, 3, -15, -9)] == ["0", "3", "-15", "-9 (killed: out of memory?)"]

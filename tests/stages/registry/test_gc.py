@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import shutil
@@ -12,9 +13,11 @@ from cursorbench import votes
 from stages import locks
 from stages.distill.config import JudgeConfig
 from stages.errors import UsageError
+from stages.progress import Silent
 from stages.registry import gc, leftovers, pins
 from stages.registry.runs import begin_run
 from stages.registry.store import Store
+from stages.registry.verify import verify
 from stages.runner import run_stage
 from stages.stage import Artifact, Output, RunContext
 from stages.workspace import Workspace
@@ -44,6 +47,39 @@ def test_a_plan_changes_nothing_and_young_artifacts_stay(workspace: Workspace, s
     planned = {f"{row.kind}@v{row.version}" for row in gc.plan(store, 0.0).remove}
     assert planned == {"report@v1", "interactions@v1"}
     assert store.resolve("report@v1").path.is_dir()
+
+
+def test_in_a_layer_of_an_image_where_no_folder_is_renamed_it_goes_where_it_lies(
+    workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """overlayfs, of a workspace that `rtrl init` made while the image was built: it was exit 13, for good."""
+    for text in ("a", "b"):
+        run_stage(workspace, store, Toy(text))
+    old, new = store.resolve("report@v1").path, store.resolve("report@v2").path
+    rename = Path.rename
+
+    def overlay(path: Path, target: Path) -> Path:
+        if path.is_dir():
+            raise OSError(errno.EXDEV, "Invalid cross-device link", str(path))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", overlay)
+    gc.collect(store, 0.0, by="me")
+    assert (old.exists(), new.exists()) == (False, True)
+    assert verify(store, "full", Silent()).problems == []
+
+
+def test_what_an_older_registry_still_has_and_a_later_gc_removed_goes_again(
+    workspace: Workspace, store: Store
+) -> None:
+    """docs/registry.md, Restoring: verify names it as missing; gc by hand takes it off the registry."""
+    for text in ("a", "b"):
+        run_stage(workspace, store, Toy(text))
+    shutil.rmtree(store.resolve("report@v1").path)
+    (problem,) = verify(store, "present", Silent()).problems
+    assert problem.endswith("is missing")
+    gc.collect(store, 0.0, by="me")
+    assert verify(store, "full", Silent()).problems == []
 
 
 def test_live_anchor_and_the_last_three_deployments_stay_whole(store: Store, tmp_path: Path) -> None:

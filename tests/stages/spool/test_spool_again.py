@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stages.errors import DependencyDownError
-from stages.spool import Spool, SpoolDamagedError, frames, recovery
+from stages.spool import Spool, SpoolDamagedError, frames, opening
 from stages.spool.index import FILE
 from stages.spool.segment import QUARANTINE, path_of
 from stages.spool.verify import told, verify_spool
@@ -107,7 +107,7 @@ def test_an_index_that_cannot_be_opened_now_is_not_put_aside(
     def away(_: Path) -> None:
         raise sqlite3.OperationalError("unable to open database file")
 
-    monkeypatch.setattr(recovery, "Index", away)
+    monkeypatch.setattr(opening, "Index", away)
     with pytest.raises(DependencyDownError):
         Spool.open(tmp_path / "spool")
     assert (tmp_path / "spool" / FILE).read_bytes() == before

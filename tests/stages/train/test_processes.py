@@ -84,7 +84,9 @@ def test_a_dead_process_ends_the_run_by_name_and_one_process_goes_on(world: Trai
 def test_a_process_that_dies_before_it_has_joined_is_named_as_well(world: TrainWorld) -> None:
     """Rank 0 waited for it where it heard nothing, and ended with SIGKILL and without a word."""
     world.experience(world.episodes(8))
-    assert "rank 1 ended with -9: it said nothing" in said_of_two(world, "train.rank1.join.before")
+    assert "rank 1 ended with -9 (killed: out of memory?): it said nothing" in said_of_two(
+        world, "train.rank1.join.before"
+    )
 
 
 def test_the_others_do_not_wait_for_a_run_where_one_is_only_explained(world: TrainWorld) -> None:
