@@ -21,8 +21,19 @@ from stages.target.endpoint import require_endpoint
 GOOD = (0, 3, 4)  # done; the gate said no; too little data yet
 
 
-def stuck_locks(workspace: Path, *, serving: bool = False) -> list[str]:
-    """Locks that somebody holds although nothing runs; with `serving`, those of `rtrl serve` may be."""
+def stuck_locks(workspace: Path, *, serving: bool = False, within_s: float = 15.0) -> list[str]:
+    """Locks that somebody holds although nothing runs.
+
+    With `serving`, those of `rtrl serve` may be; and any other that is free at some time within `within_s`
+    seconds, as it takes the target's when it ends a deployment that a kill interrupted.
+    """
+    deadline = time.monotonic() + (within_s if serving else 0.0)
+    while (held := _held(workspace, serving=serving)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return held
+
+
+def _held(workspace: Path, *, serving: bool) -> list[str]:
     ours = {"serve.lock", "writer.lock"} if serving else set()
     files = [*(workspace / "store" / "locks").glob("*.lock"), workspace / "spool" / "writer.lock"]
     files.append(workspace / "run" / "serve.lock")
