@@ -10,7 +10,7 @@ Method and limits: docs/persistence.md. Not for: deciding what counts for a rewa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from cursorbench.errors import UsageError
@@ -71,7 +71,12 @@ def follow(repository: Repository, changes: Iterable[Change], head: str = "HEAD"
 
 
 def follow_all(
-    repository: Repository, batches: Iterable[Sequence[Change]], head: str = "HEAD", *, named: Iterable[str]
+    repository: Repository,
+    batches: Iterable[Sequence[Change]],
+    head: str = "HEAD",
+    *,
+    named: Iterable[str],
+    followed: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[Sequence[Change], list[Survival]]]:
     """The same of more changes than fit into memory: each list with what became of it.
 
@@ -81,6 +86,7 @@ def follow_all(
 
     Args:
         named: what the logs of all lists call the commits that took a change.
+        followed: called for each change when it is known what became of it, for whoever waits.
 
     Raises:
         as `follow`.
@@ -96,13 +102,13 @@ def follow_all(
         matches = matcher.match(units)
         supersede(units, [match and _taken(match.file, tracked) for match in matches])
         matcher.again(units, matches)
-        yield (
-            changes,
-            [
+        found = []
+        for one, match in zip(units, matches, strict=True):
+            found.append(
                 _followed(one, match, branch, tracked) if match else _not_taken(one, matcher, tracked, ours)
-                for one, match in zip(units, matches, strict=True)
-            ],
-        )
+            )
+            followed()
+        yield changes, found
 
 
 def _taken(file: Changed, tracked: Tracked) -> Taken:

@@ -29,6 +29,7 @@ from stages.errors import IntegrityError
 from stages.reactions import told_again
 from stages.records import EVENT_TYPES, WHOLE
 from stages.spool import codec
+from stages.stage import Progress
 from stages.vault import UserForgottenError, Vault
 
 _PLACE = said.Place("spool", 0)
@@ -60,14 +61,23 @@ def facts_of(repos: Sequence[str], root: Path) -> list[dict[str, str]]:
 
 
 def follow(
-    facts: Sequence[Mapping[str, str]], scan: Scan, plan: Plan, spool_dir: Path, vault: Vault, out_dir: Path
+    facts: Sequence[Mapping[str, str]],
+    scan: Scan,
+    plan: Plan,
+    spool_dir: Path,
+    vault: Vault,
+    out_dir: Path,
+    progress: Progress,
 ) -> Followed:
     """Follow the edits of the episodes that are taken through the histories that `facts` tells."""
     with Spill(out_dir) as spill:
         kept = [KeptEdits(Path(one["path"]), all_of_it=False, spill=spill) for one in facts]
         paths: dict[str, str] = {}
         elsewhere = _sort(kept, _edits(scan, plan, spool_dir, vault), paths)
-        found = [survivals(Path(one["path"]), one["head"], of) for one, of in zip(facts, kept, strict=True)]
+        found = [
+            survivals(Path(one["path"]), one["head"], of, progress)
+            for one, of in zip(facts, kept, strict=True)
+        ]
     figures = merged([one.figures for one in found]) | {"made_elsewhere": elsewhere}
     later = {int(row): told for one in found for row, told in _later(one, paths)}
     warnings = [warning for one in found for warning in one.warnings]

@@ -200,8 +200,8 @@ def _followed(
         return None
     from stages.collect.followed import follow
 
-    ctx.progress.start("collect: following edits through the repositories")
-    return follow(extra["repos"], found, decided, ctx.workspace.spool_dir, vault, out_dir)
+    ctx.progress.start("collect: reading the window's edits")
+    return follow(extra["repos"], found, decided, ctx.workspace.spool_dir, vault, out_dir, ctx.progress)
 
 
 def _horizon_ms(config: CollectConfig) -> int:

@@ -124,6 +124,10 @@ class KeptEdits:
         for kept in self._kept:
             yield from self._named(kept)
 
+    def __len__(self) -> int:
+        """How many edits there are to follow."""
+        return len(self._kept)
+
     def batches(self, most: int = _BATCH) -> Iterator[list[Change]]:
         """All edits, each with the commit that its session names for it, in lists of a bounded size.
 

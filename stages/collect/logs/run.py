@@ -152,7 +152,7 @@ def _survivals(
     """What the repository tells of the edits; nothing without one."""
     if source.repo is None:
         return Survivals()
-    ctx.progress.start("collect: following edits through the repository")
+    ctx.progress.start("collect: reading the edits of session logs")
     line = ctx.workspace.settings.workspace.line
     with Spill(out_dir) as spill:
         edits = KeptEdits(source.repo, all_of_it=bool(source.repository), spill=spill)
@@ -161,12 +161,14 @@ def _survivals(
         turns = Turns(
             line, source.user, source.repository, pseudonym=vault.pseudonym, edits=edits, verdicts=verdicts
         )
-        for kind, item, sender in source.read(vault, Left()):
+        for n, (kind, item, sender) in enumerate(source.read(vault, Left()), 1):
             for _ in turns.add(kind, item, sender):
                 pass
+            if n % _BUFFER == 0:
+                ctx.progress.advance(_BUFFER)
         for _ in turns.done():
             pass
-        found = survivals(source.repo, facts["repo"]["head"], edits, source.zone)
+        found = survivals(source.repo, facts["repo"]["head"], edits, ctx.progress, source.zone)
         return replace(found, warnings=(*found.warnings, *edits.warnings()))
 
 

@@ -27,6 +27,7 @@ from stages.collect.logs.edits import KeptEdits, place_of
 from stages.collect.logs.state import Happened, Record
 from stages.collect.sealing import Later
 from stages.records import Event
+from stages.stage import Progress
 from stages.wording import count
 
 _BRANCH = re.compile(r"(?<=its commit is on ).+(?=, which is not merged)", re.DOTALL)  # there are any number
@@ -103,21 +104,28 @@ def repository_facts(path: Path) -> dict[str, str]:
         return {"path": str(path), "head": repository.commit("HEAD"), **_WHOLE, **repository.cut()}
 
 
-def survivals(path: Path, head: str, edits: KeptEdits, zone: ZoneInfo | None = None) -> Survivals:
+def survivals(
+    path: Path, head: str, edits: KeptEdits, progress: Progress, zone: ZoneInfo | None = None
+) -> Survivals:
     """Follow all edits that were kept through the history that ends with `head`.
 
     Args:
+        progress: told of each edit that was followed; its step is begun here.
         zone: of the times that a log tells without one; None asks the history.
     """
     events: dict[str, list[Counts]] = {}
     figures = Figures()
     reverts: dict[str, int] = {}
+    progress.start(f"collect: following edits through {path.name}", len(edits))
     with Repository(path) as repository:
         told = edits.wall_clocks()
         clock = Clock(zone) if zone is not None or not told else clock_of(repository, head, told)
         edits.clock = clock if told else None
         taken_back = reverted(repository, head)
-        for changes, found in follow_all(repository, edits.batches(), head, named=edits.named()):
+        batches = follow_all(
+            repository, edits.batches(), head, named=edits.named(), followed=progress.advance
+        )
+        for changes, found in batches:
             events |= _events(changes, found)
             figures.add(found)
             reverts |= {one.key: taken_back[one.commit] for one in found if one.commit in taken_back}

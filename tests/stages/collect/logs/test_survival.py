@@ -92,6 +92,37 @@ def test_what_stands_an_hour_later_is_the_persistence(
     assert table["edit_persistence_7d"].to_pylist() == [None]
 
 
+class Heard:
+    """What a run says of how far it is: each step with how many units it has, and had in the end."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[str, int | None, int]] = []
+
+    def start(self, what: str, total: int | None = None) -> None:
+        self.steps.append((what, total, 0))
+
+    def advance(self, n: int = 1, note: str = "") -> None:
+        what, total, done = self.steps[-1]
+        self.steps[-1] = what, total, done + n
+
+    def message(self, text: str) -> None:
+        """Nothing of it here."""
+
+
+def test_while_edits_are_followed_it_says_how_far_it_is(
+    place: tuple[Workspace, Store], tmp_path: Path, repo: Git
+) -> None:
+    """Most of the time goes there, minutes for a large repository, and nothing was said of it."""
+    modified(tmp_path / "log.jsonl")
+    heard = Heard()
+    stage = CollectStage(source=Source((tmp_path / "log.jsonl",), "claude-code", repo=repo.folder))
+    run_stage(*place, stage, progress=heard)
+    assert [step for step in heard.steps if "following" in step[0]] == [
+        ("collect: following edits through shop", 2, 2)
+    ]
+    assert "collect: reading the edits of session logs" in [what for what, _, _ in heard.steps]
+
+
 def modified(path: Path) -> None:
     """Claude Code: an edit that its user changed while allowing it, then the one that history follows."""
     changes = [
