@@ -142,13 +142,12 @@ def _followed(units: Units, match: Match, branch: Branch, tracked: Tracked) -> S
     if not units.lines and not (units.short and units.pieces):
         reason = SUPERSEDED if units.superseded else _NO_TEXT
     else:
-        for horizon in (*HORIZONS, HEAD):
-            if commit := _commit_at(branch, file.commit, since, horizon):
-                if (stands := standing(units, file, commit, branch, tracked)) is None:
-                    read = branch.repository.textless.isdisjoint(file.blobs)
-                    reason = _NOT_AS_TOLD if units.short and read else _UNREAD
-                else:
-                    kept[horizon] = stands
+        at = {name: _commit_at(branch, file.commit, since, name) for name in (*HORIZONS, HEAD)}
+        found = {commit: standing(units, file, commit, branch, tracked) for commit in {*at.values()} - {""}}
+        kept = {name: stands for name, commit in at.items() if (stands := found.get(commit)) is not None}
+        if len(kept) < sum(map(bool, at.values())):
+            read = branch.repository.textless.isdisjoint(file.blobs)
+            reason = _NOT_AS_TOLD if units.short and read else _UNREAD
     return Survival(
         key=units.change.key,
         commit=file.commit,

@@ -101,14 +101,15 @@ def _moved(
         before = branch.repository.find(parent, other)
         if other == path or before == blob:
             continue
-        gained = (tracked.of_blob(blob) - tracked.of_blob(before)) & missing
-        if gained:
+        now, was = tracked.of_blob(blob), tracked.of_blob(before)
+        more = {line: now.get(line, 0) - was.get(line, 0) for line in missing}
+        if gained := Counter({line: min(n, more[line]) for line, n in missing.items() if more[line] > 0}):
             files.append((-gained.total(), other, blob, gained))
     # after the change, and only where some file has the lines: every version of this one is read for it
     lost = [
         branch.times[one.commit]
         for one in (branch.changes_of(taken.path.rpartition("/")[2]) if files else ())
-        if branch.order[one.commit] < branch.order[taken.commit] and missing & tracked.lost(one)
+        if branch.order[one.commit] < branch.order[taken.commit] and tracked.loses(one, missing)
     ]
     found: Counter[str] = Counter()
     for _, other, blob, gained in sorted(files, key=lambda file: file[:3])[:_MOST_FILES]:
@@ -121,7 +122,7 @@ def _moved(
 def _together(path: str, lines: Counter[str], lost: Sequence[int], branch: Branch, tracked: Tracked) -> bool:
     """Whether a file gained some of these lines at about one of the times that they were lost elsewhere."""
     return any(
-        any(abs(branch.times[one.commit] - time) <= MOVING for time in lost) and lines & tracked.gained(one)
+        any(abs(branch.times[one.commit] - time) <= MOVING for time in lost) and tracked.gains(one, lines)
         for one in branch.changes_of(path.rpartition("/")[2])
     )
 

@@ -6,17 +6,18 @@ A tree's answer is made of its entries' answers, kept by id, so that two commits
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 
 from cursorbench.history.branch import Changed
-from cursorbench.history.changes import recognisable
 from cursorbench.history.repository import FILES, Repository
+from cursorbench.sessions.line_ends import code_lines
 
 _NONE: Counter[str] = Counter()
 
 
 class Tracked:
-    """The lines asked about, in the files of some suffixes. What comes back must not be changed."""
+    """The lines asked about, `recognisable` ones, in the files of some suffixes. What comes back must not be
+    changed."""
 
     def __init__(self, repository: Repository, lines: Set[str], suffixes: Set[str]) -> None:
         self.repository = repository
@@ -35,8 +36,7 @@ class Tracked:
 
     def of_text(self, text: str) -> Counter[str]:
         """The same of a text."""
-        every = recognisable(text)
-        return Counter({line: every[line] for line in every.keys() & self.lines})
+        return Counter(filter(self.lines.__contains__, map(str.strip, code_lines(text))))
 
     def before(self, one: Changed) -> Counter[str]:
         """The lines of a file before a commit changed it; of a merge those that any parent has."""
@@ -52,6 +52,16 @@ class Tracked:
     def lost(self, one: Changed) -> Counter[str]:
         """What a commit took out of a file; a merge of any parent's, as who resolves a conflict sees both."""
         return self.before(one) - self.of_blob(one.new)
+
+    def gains(self, one: Changed, lines: Iterable[str]) -> bool:
+        """Whether a commit added one of these lines to a file."""
+        was, now = self.before(one), self.of_blob(one.new)
+        return any(now.get(line, 0) > was.get(line, 0) for line in lines)
+
+    def loses(self, one: Changed, lines: Iterable[str]) -> bool:
+        """Whether a commit took one of these lines out of a file."""
+        was, now = self.before(one), self.of_blob(one.new)
+        return any(was.get(line, 0) > now.get(line, 0) for line in lines)
 
     def files_with(self, tree: str, lines: Set[str], suffix: str) -> Iterator[tuple[str, str]]:
         """(path, blob) of every file of this suffix in a tree in which one of these lines stands."""
