@@ -107,9 +107,9 @@ def _kept(episodes: Episodes, value: Floats) -> Reading:
         return _untold("no edit is told")
     rest = of - lost
     if not measured.any():
-        return _untold(f"not measured; {lost} of {of} undone or refused ({lost / of:.1%})", of)
+        return _untold(f"not measured; {lost:,} of {of:,} undone or refused ({lost / of:.1%})", of)
     weight = by_rule + measured * (rest / measured.sum())
-    note = "" if measured.sum() == rest else f"measured for {measured.sum()} of the {rest} not undone"
+    note = "" if measured.sum() == rest else f"measured for {measured.sum():,} of the {rest:,} not undone"
     return _reading(np.nan_to_num(value) * weight * measured, weight, episodes, of, note)
 
 
@@ -120,7 +120,7 @@ def _rejected(episodes: Episodes) -> Reading:
     if not of:
         return _untold("no edit is told")
     if not edited.any():
-        return _untold(f"only refusals are told ({of})", of)
+        return _untold(f"only refusals are told ({of:,})", of)
     note = "" if undone.any() else f"{NONE_TOLD}: a source that never tells looks the same"
     return _reading(undone.astype(np.float64), changed.astype(np.float64), episodes, of, note)
 
@@ -131,7 +131,7 @@ def _dissatisfied(episodes: Episodes) -> Reading:
     if not known.any():
         return _untold("no follow-up is told", len(episodes))
     if (value[known] == EXPLICIT_NO).all():
-        return _untold(f"only complaints are told ({known.sum()})", len(episodes))
+        return _untold(f"only complaints are told ({known.sum():,})", len(episodes))
     return _reading(np.nan_to_num(value), known.astype(np.float64), episodes, len(episodes))
 
 
@@ -149,9 +149,9 @@ def _invalid(episodes: Episodes) -> Reading:
         return _untold(f"{UNKNOWN}: the logs do not tell whether a call was valid", of)
     broken, left = broken * (calls > 0), int((every - calls).sum())
     if left and broken.sum() == calls.sum():
-        return _untold(f"only broken calls are told ({calls.sum():.0f}, of {every.sum():.0f} calls)", of)
-    note = f"{broken.sum():.0f} of {calls.sum():.0f} calls"
-    note += f"; of {left} more it is {UNKNOWN}" if left else ""
+        return _untold(f"only broken calls are told ({calls.sum():,.0f}, of {every.sum():,.0f} calls)", of)
+    note = f"{broken.sum():,.0f} of {calls.sum():,.0f} calls"
+    note += f"; of {left:,} more it is {UNKNOWN}" if left else ""
     return _reading(broken, calls, episodes, of, note)
 
 
