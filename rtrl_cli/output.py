@@ -266,15 +266,16 @@ class TerminalProgress:
 
         self.close()
         what_column = TextColumn("{task.description}", markup=False)  # a path may have brackets
-        columns = [what_column, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
+        note_column = TextColumn("{task.fields[note]}", markup=False)
+        columns = [what_column, BarColumn(), MofNCompleteColumn(), note_column, TimeElapsedColumn()]
         self._bar = RichBar(*columns, console=Console(stderr=True), transient=True)
         self._bar.start()
-        self._task = self._bar.add_task(visible(what), total=total)
+        self._task = self._bar.add_task(visible(what), total=total, note="")
 
     def advance(self, n: int = 1, note: str = "") -> None:
         """`n` units are done."""
         if self._bar is not None and self._task is not None:
-            self._bar.advance(self._task, n)
+            self._bar.update(self._task, advance=n, note=visible(note))
 
     def message(self, text: str) -> None:
         """One line for the reader, above the bar."""

@@ -119,12 +119,13 @@ def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -
     progress = output.TerminalProgress()
     progress.message("before")
     progress.start("reading", 3)
-    progress.advance(2)
+    progress.advance(2, "5,000 records")
     progress.message("[not markup]")
     progress.close()
     progress.close()
     assert "before\n" in terminal.getvalue()
     assert "[not markup]" in terminal.getvalue()
+    assert "5,000 records" in terminal.getvalue()
 
 
 @pytest.mark.parametrize("view", [output.TerminalProgress, lambda: LiveView(1)])

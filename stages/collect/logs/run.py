@@ -7,17 +7,18 @@ it can be trained on, so it needs no checkpoint. Not for: the spool (`stages/col
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cursorbench.sessions.items import Quarantined
+from cursorbench.sessions.items import Quarantined, Read
 from stages import schemas
 from stages.collect.config import CollectConfig
 from stages.collect.logs.clock import ZONELESS, Clock
 from stages.collect.logs.edits import KeptEdits
 from stages.collect.logs.forgotten import sessions_of_forgotten
+from stages.collect.logs.how_far import read
 from stages.collect.logs.left_out import NAMED, LeftOut, where
 from stages.collect.logs.source import Source, is_unknown
 from stages.collect.logs.spill import Spill
@@ -28,6 +29,7 @@ from stages.collect.logs.vanished import Vanished, vanished
 from stages.collect.logs.write import LogWriter
 from stages.errors import InconclusiveError
 from stages.inbox.reader import Left
+from stages.inbox.records import Sender
 from stages.stage import Outcome, Output, RunContext
 from stages.vault import UserForgottenError, Vault
 from stages.verdicts import Verdicts
@@ -69,8 +71,8 @@ def collect_logs(
             verdicts=Verdicts(config.metrics),
         )
         writer = LogWriter(out_dir / "interactions", vault, round(1000 * config.horizon_s))
-        ctx.progress.start("collect: reading session logs")
-        kinds, unknown = _take(source, vault, left, turns, writer, stands, ctx)
+        items = read(source, vault, left, "collect: reading session logs", ctx.progress)
+        kinds, unknown = _take(source, items, vault, left, turns, writer, stands, ctx)
         writer.finish()
     finally:
         vault.close()
@@ -87,6 +89,7 @@ def collect_logs(
 
 def _take(
     source: Source,
+    items: Iterable[tuple[str, Read, Sender]],
     vault: Vault,
     left: Left,
     turns: Turns,
@@ -99,7 +102,7 @@ def _take(
     unknown: list[str] = []
     pending: list[Record] = []
     away = frozenset[str]() if source.user else sessions_of_forgotten(ctx.store, vault)
-    for kind, item, sender in source.read(vault, left):
+    for kind, item, sender in items:
         if isinstance(item, Quarantined):
             if is_unknown(item):
                 unknown.append(where(item.place))
@@ -111,7 +114,6 @@ def _take(
             pending += stands.after(record)
         if len(pending) >= _BUFFER:
             _write(writer, vault, pending, left.opened, away)
-            ctx.progress.advance(len(pending))
             pending = []
     ended = [one for record in turns.done() for one in stands.after(record)]
     _write(writer, vault, [*pending, *ended], left.opened, away)
@@ -152,7 +154,6 @@ def _survivals(
     """What the repository tells of the edits; nothing without one."""
     if source.repo is None:
         return Survivals()
-    ctx.progress.start("collect: reading the edits of session logs")
     line = ctx.workspace.settings.workspace.line
     with Spill(out_dir) as spill:
         edits = KeptEdits(source.repo, all_of_it=bool(source.repository), spill=spill)
@@ -161,11 +162,10 @@ def _survivals(
         turns = Turns(
             line, source.user, source.repository, pseudonym=vault.pseudonym, edits=edits, verdicts=verdicts
         )
-        for n, (kind, item, sender) in enumerate(source.read(vault, Left()), 1):
+        what = "collect: reading the edits of session logs"
+        for kind, item, sender in read(source, vault, Left(), what, ctx.progress):
             for _ in turns.add(kind, item, sender):
                 pass
-            if n % _BUFFER == 0:
-                ctx.progress.advance(_BUFFER)
         for _ in turns.done():
             pass
         found = survivals(source.repo, facts["repo"]["head"], edits, ctx.progress, source.zone)
