@@ -8,7 +8,8 @@ In this order, see docs/persistence.md:
    it; any of it, where 3 and 4 find nothing.
 3. `note`: the same of a note in refs/notes/ai (git-ai).
 4. `content`: the earliest commit, not older than the change, that has nearly as much of it as the best one
-   and at least half: within 30 days, in lines that say something or whole.
+   and at least half: within 30 days, in lines that say something or whole. Where none has, half of it but for
+   the deleted lines that the file never had in git: a change of a draft, which no commit shows.
 
 A line of a commit is one change's only: what a named commit took is not there for another change's content,
 so that an undone change is not found in the next attempt's commit.
@@ -87,19 +88,19 @@ class Matcher:
         return found
 
     def again(self, changes: Sequence[Units], found: list[Match | None]) -> None:
-        """Look once more for changes of which only what was superseded is in no commit; fills `found`."""
-        self._search(
-            changes,
-            found,
-            [n for n, units in enumerate(changes) if units.superseded and (units.lines or units.hunks)],
-        )
+        """Look once more where only what was superseded is in no commit, then for drafts; fills `found`."""
+        left = [n for n, one in enumerate(changes) if one.superseded and (one.lines or one.hunks)]
+        self._search(changes, found, left)
+        self._search(changes, found, range(len(changes)), drafts=True)
 
-    def _search(self, changes: Sequence[Units], found: list[Match | None], among: Iterable[int]) -> None:
+    def _search(
+        self, changes: Sequence[Units], found: list[Match | None], among: Iterable[int], drafts: bool = False
+    ) -> None:
         # the last first: of two equal attempts the later one is what stayed
         times = [units.change.at for units in changes]
         for n in sorted(among, key=lambda n: (times[n] is None, -(times[n] or 0), -n)):
             if found[n] is None and not changes[n].change.undone:
-                file = self._by_content(changes[n])
+                file = self._by_content(changes[n], drafts=drafts)
                 found[n] = match = Match(file, "content") if file else self._named(changes[n], sure=False)
                 if match:
                     self._claim(changes[n], match.file)
@@ -183,17 +184,17 @@ class Matcher:
         files = set[Changed]().union(*(self._files[commit].get(line, ()) for line in wanted))
         return sorted(files, key=lambda file: file.path)  # as git has them: of equal ones the first
 
-    def _by_content(self, units: Units) -> Changed | None:
+    def _by_content(self, units: Units, *, drafts: bool) -> Changed | None:
         change, name = units.change, _base(units.change.path)
-        if not units.pieces or not name:
+        if not units.pieces or not name or (drafts and not units.deleted):
             return None
         first, last = _window(units)
         scored = [
             (score, nearness(change.path, file.path), self.branch.order[file.commit], file)
             for file in self._candidates(units, name)
             if first <= self.branch.times[file.commit] <= last
-            and (score := self._score(units, file)) >= ENOUGH
-            and (score >= 1 or self._telling(units, file))
+            and (score := self._score(units, file, drafts=drafts)) >= ENOUGH
+            and ((score >= 1 and not drafts) or self._telling(units, file))
             and self.branch.repository.textless.isdisjoint(file.blobs)
         ]
         if not scored:
@@ -226,8 +227,12 @@ class Matcher:
             if first <= self.branch.times[file.commit] <= last:
                 yield file
 
-    def _score(self, units: Units, file: Changed) -> float:
-        """The share of a change that a commit did to a file, what other changes claimed left out."""
+    def _score(self, units: Units, file: Changed, *, drafts: bool = False) -> float:
+        """The share of a change that a commit did to a file, what other changes claimed left out.
+
+        Args:
+            drafts: without the deleted lines that the file did not have before the commit.
+        """
         repository = self.branch.repository
         if units.short:
             new, olds = repository.text(file.new), [repository.text(old) for old in (file.old, *file.others)]
@@ -235,8 +240,9 @@ class Matcher:
                 return 1.0
             return BY_HUNKS if all(taken_by_hunks(units, old, new) for old in olds) else 0.0
         added, deleted = self._lines(file)
-        wanted = units.minus(self.tracked.before(file))
-        total = wanted.total() + units.deleted.total()
+        before = self.tracked.before(file)
+        wanted = units.minus(before)
+        total = wanted.total() + (units.deleted & before if drafts else units.deleted).total()
         return ((wanted & added).total() + (units.deleted & deleted).total()) / total if total else 0.0
 
     def _telling(self, units: Units, file: Changed) -> bool:

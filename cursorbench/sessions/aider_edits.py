@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from bisect import bisect
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
 from itertools import pairwise
 
 import msgspec
@@ -20,6 +21,8 @@ SEARCH = re.compile(r"^<{5,9} (?:SEARCH|ORIGINAL)>?\s*$")
 _MIDDLE = re.compile(r"^={5,9}\s*$")
 REPLACE = re.compile(r"^>{5,9} (?:REPLACE|UPDATED)\s*$")
 _PATCH = "*** Begin Patch"
+_CLOSE = 0.8  # how near a name is that Aider takes for a file's
+_LONGEST = 1000  # characters of a name that is compared so
 _TAG = re.compile(r"^<(source|code|pre|codeblock|sourcecode)>")
 _CLOSED = re.compile(r"^</(source|code|pre|codeblock|sourcecode)>")
 _FAILED = re.compile(r"(?:exactly match|to match) lines in (.+?)\s*$")
@@ -180,9 +183,33 @@ def failing(messages: Sequence[str]) -> list[tuple[str, list[str]]]:
     return found
 
 
-def same(edit: Proposed, path: str, searched: Sequence[str]) -> bool:
+def of_file(edits: Sequence[Proposed], path: str) -> list[Proposed]:
+    """The edits of a file as Aider names it; they have its name then.
+
+    Aider corrects what an answer calls a file (`find_filename` of its `editblock_coder.py`): the name alone
+    will do, or one that is nearly right, which on Windows is every path, as its own have backslashes.
+    """
+    name = spelt(path)
+    is_it: tuple[Callable[[str], object], ...] = (
+        lambda told: told == path,
+        lambda told: spelt(told) == name,
+        lambda told: told == name.rpartition("/")[2],
+        lambda told: len(told) < _LONGEST and get_close_matches(told, [path[:_LONGEST]], cutoff=_CLOSE),
+    )
+    mine = next((found for test in is_it if (found := [one for one in edits if test(one.path)])), [])
+    for edit in mine:
+        edit.path = edit.path if spelt(edit.path) == name else path
+    return mine
+
+
+def spelt(path: str) -> str:
+    """A path with slashes, as answers have them."""
+    return path.replace("\\", "/")
+
+
+def same(edit: Proposed, searched: Sequence[str]) -> bool:
     """Whether the edit is the one that did not match; messages lose the blanks around lines."""
-    if edit.path != path or edit.before is None:
+    if edit.before is None:
         return False
     lines = [line.strip() for line in edit.before.split("\n")]
     return [line for line in lines if line] == [line for line in searched if line]

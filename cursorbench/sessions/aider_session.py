@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cursorbench.sessions import aider_said as said
 from cursorbench.sessions import aider_typed
-from cursorbench.sessions.aider_edits import Proposed, edits_of, failing, same
+from cursorbench.sessions.aider_edits import Proposed, edits_of, failing, of_file, same
 from cursorbench.sessions.aider_thoughts import apart
 from cursorbench.sessions.items import (
     AgentTurn,
@@ -196,7 +196,7 @@ class Session:
     def _apply(self, place: Place, path: str, status: Status) -> Iterator[Read]:
         """What the answer proposed for this file has this fate; the file alone when it proposed nothing."""
         yield from self._begin()
-        mine = [edit for edit in self.proposed if edit.path == path and not edit.done]
+        mine = of_file([edit for edit in self.proposed if not edit.done], path)
         blocks = [edit for edit in mine if edit.before is not None or edit.diff is not None]
         for edit in blocks or mine[-1:] or [Proposed(path, place.line)]:
             yield from self._told(edit, status, place)
@@ -233,7 +233,8 @@ class Session:
             yield ToolUse(name="edit", invalid="the answer does not conform to the edit format", **own)
             return
         for path, searched in failed:
-            edit = next((e for e in self.proposed if not e.done and same(e, path, searched)), None)
+            mine = of_file([e for e in self.proposed if not e.done and same(e, searched)], path)
+            edit = next(iter(mine), None)
             edit = edit or Proposed(path, self.failed_at.line)
             error = f"no exact match in {path}"
             yield from self._told(edit, "proposed", self.failed_at, error)

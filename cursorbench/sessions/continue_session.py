@@ -80,8 +80,7 @@ def _items(path: Path, seen: Seen, told: dict[str, Any]) -> Iterator[Read]:
             states = [table_of(state) for state in list_of(one.get("toolCallStates"))]
             message.thinking = text_of(table_of(one.get("reasoning")).get("text")) or message.thinking
             if message.text or message.thinking or message.calls:
-                model = first_text(table_of(given.get("usage")), "model")
-                answer = Answer(message=message, model=model)
+                answer = Answer(message=message, model=_model(one, given))
                 named = answer_id(session, message.text), shown_id(message.text)
                 for item in conversation.request(session, [], answer, **about):
                     yield _named(item, seen, *named)
@@ -92,6 +91,18 @@ def _items(path: Path, seen: Seen, told: dict[str, Any]) -> Iterator[Read]:
         if summary := text_of(one.get("conversationSummary")):
             summed_up = Message("user", text=summary, automatic="continuation")
             yield from conversation.request(session, [summed_up], None, **about)
+
+
+def _model(one: dict[str, Any], message: dict[str, Any]) -> str:
+    """Which model answered: the terminal's client tells it with the usage, the editors' with the prompt."""
+    prompts = [table_of(prompt) for prompt in list_of(one.get("promptLogs"))]
+    last = prompts[-1] if prompts else {}
+    used, options = table_of(message.get("usage")), table_of(last.get("completionOptions"))
+    return (
+        first_text(used, "model")
+        or first_text(options, "model")
+        or first_text(last, "modelName", "modelTitle")
+    )
 
 
 def _named(item: Read, seen: Seen, one: str, shown: str) -> Read:

@@ -28,11 +28,12 @@ from cursorbench.sessions.items import (
     UserTurn,
 )
 from cursorbench.sessions.opencode_forks import Copies, keyed
+from cursorbench.sessions.opencode_patch import spelt, written
 from cursorbench.sessions.opencode_shell import messages_of as own_commands
 from cursorbench.sessions.opencode_shell import shell_outcome
 from cursorbench.sessions.opencode_times import spent
 from cursorbench.sessions.opencode_v2 import info_of, messages_of
-from cursorbench.sessions.reading import list_of, milliseconds, table_of, text_of
+from cursorbench.sessions.reading import milliseconds, table_of, text_of
 from cursorbench.sessions.seen import Seen
 
 KIND = "opencode"
@@ -196,7 +197,9 @@ class _Session:
                     cut = cut or (isinstance(item, ToolEnd) and item.outcome == "interrupted")
                     yield f"{number} {key}", item
             elif kind == "patch":
-                for place, item in enumerate(self._patch(part, where, told)):
+                changes, call = written(part, map(table_of, parts), sorted(told)), _id(part.get("id"))
+                self.applied.append((call, changes))
+                for place, item in enumerate(edits(changes, "applied", call=call, **where)):
                     yield f"{number} {place}", item
             elif not isinstance(kind, str) or kind not in _SILENT:
                 yield f"{number}", Quarantined(self.place, "unknown_type")
@@ -237,7 +240,7 @@ class _Session:
         model = text_of(info.get("modelID"))
         yield ToolUse(**begun, id=call, name=name, model=model, arguments=given.text, invalid=given.invalid)
         changes = _changes(name, given.table, table_of(state.get("metadata")))
-        told.update(_spelt(change.path) for change in changes)
+        told.update(spelt(change.path) for change in changes)
         yield from edits(changes, "proposed", call=call, **begun)
         if state.get("status") not in ("completed", "error"):
             return
@@ -249,22 +252,9 @@ class _Session:
         if outcome in ("ok", "rejected"):
             yield from edits(changes, "applied" if outcome == "ok" else "rejected", call=call, **ended)
 
-    def _patch(self, part: dict[str, Any], where: dict[str, Any], told: set[str]) -> Iterator[Read]:
-        """Files that changed in the step, those that no tool told of: commands change files too."""
-        files = [path for path in list_of(part.get("files")) if isinstance(path, str)]
-        paths = [path for path in files if _spelt(path) not in told]
-        changes, call = tuple(Change(path) for path in paths), _id(part.get("id"))
-        self.applied.append((call, changes))
-        yield from edits(changes, "applied", call=call, **where)
-
 
 def _id(value: object) -> str:
     return value if isinstance(value, str) and value not in _HIDDEN else ""
-
-
-def _spelt(path: str) -> str:
-    """One spelling of a path: on Windows the tools have backslashes, the snapshots of git none."""
-    return path.replace("\\", "/")
 
 
 def _typed(part: dict[str, Any]) -> bool:

@@ -22,6 +22,8 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # what some editors and shells put before UTF
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"{\0", b"[\0", b"\0{", b"\0[")  # its marks; and JSON without one
 _ARCHIVE = re.compile(r"\.(?:zip|tgz|tar(?:\.(?:gz|zstd?|bz2|xz))?)$")
 _SQUEEZED = (b"\x1f\x8b", b"(\xb5/\xfd", b"BZh", b"\xfd7zX")
+_LFS = b"version https://git-lfs.github.com/spec/"  # what a clone has in place of a file
+_OF_LOGS = re.compile(r"\.(?:jsonl?|ndjson|md|traj)(?:\.\w+)?$")  # of other files it says nothing
 _TAR_AT = 257  # where the mark of a tar archive stands
 _DATABASES = {
     "opencode.db": "OpenCode's own database: name what `opencode export` writes of its sessions instead",
@@ -35,12 +37,14 @@ _DECODER = msgspec.json.Decoder()
 def unreadable(path: Path) -> str:
     """Why a file that may be a log is not read; "" for nothing. Raises OSError when it cannot be opened.
 
-    UTF-16 is what PowerShell's `>` writes; people send archives.
+    UTF-16 is what PowerShell's `>` writes; people send archives, and keep large logs in Git LFS.
     """
     with path.open("rb") as file:
         head = file.read(_TAR_AT + 5)
     if head[:2] in _UTF_16:
         return "the file is UTF-16, not UTF-8: convert it"
+    if head.startswith(_LFS) and _OF_LOGS.search(path.name):
+        return "the file is in Git LFS and not here: git lfs pull"
     packed = head.startswith((b"PK\3\4", *_SQUEEZED)) or head[_TAR_AT:] == b"ustar"
     if packed and _ARCHIVE.search(path.name):
         return "the file is an archive: unpack it"

@@ -22,7 +22,9 @@ _TITLED = re.compile(
     rb"(?:User|Assistant|Agent)(?: - sidechain)?(?: \([^\n]*\))?\*\*_\s*$",
     re.MULTILINE,
 )
-_HEADER = re.compile(r"^_\*\*(?:(User|Assistant|Agent)( - sidechain)?(?: \((.*)\))?)?\*\*_\s*$")
+_HEADER = re.compile(  # the mark of a sub-agent's stood last in November 2025, in brackets
+    r"^_\*\*(?:(User|Assistant|Agent)( - sidechain)?(?: \((.*?)\))??( \(sidechain\))?)?\*\*_\s*$"
+)
 _ESCAPED = re.compile(r"^_\\\*\\\*\\\*\\\*_\s*$")  # an empty one in a file that a formatter went over
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z| ?[+-]\d\d:?\d\d)?$")
 _SESSION = re.compile(r"^<!-- (.{1,80}?) Session (\S{1,200}) \((.*)\) -->\s*$")
@@ -60,10 +62,11 @@ def header_of(line: str, place: Place, session: str) -> Header | None:
     if not (found := _HEADER.match("_****_" if _ESCAPED.match(line) else line)):
         return None
     model, at = _split(found[3] or "")
-    session = f"{session}:sidechain" if found[2] else session
+    aside = bool(found[2] or found[4])
+    session = f"{session}:sidechain" if aside else session
     if model == NO_MODEL:
-        return Header("user", session, place, at, automatic="meta", sidechain=bool(found[2]))
-    if not found[2]:
+        return Header("user", session, place, at, automatic="meta", sidechain=aside)
+    if not aside:
         role = "user" if found[1] == "User" else "agent"
         return Header(role, session, place, at, model if role == "agent" else "")
     if found[1] == "User" or (at is not None and not model):  # newer writers call the task an agent's

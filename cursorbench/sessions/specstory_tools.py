@@ -15,8 +15,10 @@ import msgspec
 
 from cursorbench.sessions import specstory_cursor as cursor
 from cursorbench.sessions import specstory_gemini as gemini
+from cursorbench.sessions import specstory_shell as shell
 from cursorbench.sessions import specstory_vscode as vscode
 from cursorbench.sessions.calls import changes_of_patch, edits
+from cursorbench.sessions.codex_told import ending
 from cursorbench.sessions.items import Commit, Edit, Outcome, Place, Read, Status, ToolEnd, ToolUse
 from cursorbench.sessions.specstory_gemini import Block
 from cursorbench.sessions.transcript import Fence
@@ -50,6 +52,7 @@ _FAILED = re.compile(
 _OUTPUT = re.compile(r"^Output(?: \(error\))?: +(\S.*)", re.MULTILINE | re.DOTALL)  # of one line
 _WRONG = re.compile(r"^Output \(error\):", re.MULTILINE)
 _PATCH = "*** Begin Patch"
+_CODEX = "Codex CLI"  # whose results stand as in its own logs
 _CANCELLED = re.compile(r"^aborted by user|^\[Request interrupted by user", re.MULTILINE)
 _COMMITTED = re.compile(r"^\[[^\]\n]* ([0-9a-f]{7,40})\] (.*)$", re.MULTILINE)
 _WRITERS = re.compile(r"edit|write|replace|patch|create_?file|delete_?file|insert", re.IGNORECASE)
@@ -166,14 +169,18 @@ def items_of(call: Call) -> Iterator[Read]:
     blocks, text = blocks_of(call.body)
     own: dict[str, Any] = {"session": call.session, "at": call.at, "place": call.place}
     shown = vscode.told(blocks)
-    command = _command(call, blocks, text) or unescaped(shown.command)
+    asked = shell.asked(call.name, call.summary, blocks, text) if call.type == "shell" else ""
+    command = unescaped(asked or shown.command)
     arguments = msgspec.json.encode({"command": command}).decode() if command else ""
     yield ToolUse(id=call.id, name=call.name, model=call.model, arguments=arguments, **own)
-    result = blocks[-1].text if blocks and (call.type != "shell" or len(blocks) > 1 or "`" in text) else text
+    last = shell.without_command(blocks) if call.type == "shell" else blocks
+    result = last[-1].text if last else text
     if told := _OUTPUT.search(text):
         result = told[1]
     result = result if shown.output is None else unescaped(shown.output)
     outcome, reason = (shown.outcome, "") if shown.outcome else _outcome(result, text)
+    if call.agent == _CODEX:
+        outcome, reason = ending(result)[1], ""
     if call.agent == gemini.AGENT:
         given, blocks = gemini.result_of(blocks, text), [gemini.asked(block) for block in blocks]
         call.finished = call.finished and not gemini.is_open(call.name, given)
@@ -191,16 +198,6 @@ def items_of(call: Call) -> Iterator[Read]:
     if "git commit" in command and outcome == "ok":
         for sha, message in _COMMITTED.findall(result):
             yield Commit(id=call.id, sha=sha, message=message, **own)
-
-
-def _command(call: Call, blocks: list[Block], text: str) -> str:
-    if call.type != "shell":
-        return ""
-    if blocks and blocks[0].info == "bash":
-        return unescaped(blocks[0].text)
-    if found := re.search(r"^`(.*)`$", text, re.MULTILINE):
-        return found[1]
-    return unescaped(call.summary.partition("Run command: ")[2])
 
 
 def _outcome(result: str, text: str) -> tuple[Outcome, str]:

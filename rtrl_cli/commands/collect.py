@@ -202,7 +202,7 @@ def _edits_followed(persistence: dict[str, Any]) -> dict[str, str]:
     others = f"{elsewhere} of {followed + elsewhere} left out, made in folders of other names"
     why = [others] * bool(elsewhere) + [f"{n}: {reason}" for reason, n in persistence["reasons"].items()]
     stands = ", ".join(
-        f"{one['rate']:.2f} after {name}" if name != "head" else f"{one['rate']:.2f} at HEAD"
+        f"{one['rate']:.2f} of {one['lines']} lines {'at HEAD' if name == 'head' else f'after {name}'}"
         for name, one in persistence["kept"].items()
         if one["rate"] is not None
     )

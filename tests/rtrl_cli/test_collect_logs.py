@@ -52,12 +52,16 @@ def test_metrics_are_printed_by_the_names_that_a_team_gave_them(
 def test_of_how_many_edits_is_known_what_stands(capsys: pytest.CaptureFixture[str]) -> None:
     figures = {
         "edits": 5, "made_elsewhere": 15, "reasons": {"no commit took it": 2},
-        "kept": {"1h": {"lines": 8, "kept": 6, "rate": 0.75}, "head": {"lines": 0, "kept": 0, "rate": None}},
+        "kept": {
+            "1h": {"lines": 1420, "kept": 1065, "rate": 0.75},
+            "7d": {"lines": 9, "kept": 0, "rate": 0.0},  # of one edit, of the others not yet known
+            "head": {"lines": 0, "kept": 0, "rate": None},
+        },
     }  # fmt: skip
     result = StageResult("collect", "succeeded", metrics={"persistence": figures})
     assert _text(result).splitlines()[-2:] == [
         "edits followed  5; 15 of 20 left out, made in folders of other names; 2: no commit took it",
-        "stands later    0.75 after 1h",
+        "stands later    0.75 of 1420 lines after 1h, 0.00 of 9 lines after 7d",
     ]
 
 

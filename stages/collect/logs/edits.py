@@ -80,7 +80,7 @@ class KeptEdits:
             # a folder within another project may have this one's name,
             outside = normpath(item.path).startswith("..")
             # and a worktree need not, where the log itself says whose it is
-            named = session.repository in names_of(self.root) and pure(path).is_relative_to(pure(session.cwd))
+            named = _is_of(self.root, session.repository) and pure(path).is_relative_to(pure(session.cwd))
             known = named or belongs(self.root, session.cwd, path if outside else item.path)
             if not self._all and not known:
                 self.elsewhere += 1
@@ -189,8 +189,17 @@ def belongs(repository: Path, cwd: str, path: str) -> bool:
     place = absolute or (pure(cwd) if cwd else None)
     if place is None:
         return True
-    names = names_of(repository)
-    return any(part in names or _TREES.sub("", part) in names for part in place.parts)
+    return any(_is_of(repository, part) or _is_of(repository, _TREES.sub("", part)) for part in place.parts)
+
+
+def _is_of(repository: Path, name: str) -> bool:
+    """Whether a repository is called so, in any case: most machines tell no cases apart."""
+    return name.casefold() in _folded(repository)
+
+
+@lru_cache
+def _folded(repository: Path) -> frozenset[str]:
+    return frozenset(name.casefold() for name in names_of(repository))
 
 
 def _located(cwd: str, path: str) -> str:

@@ -597,3 +597,28 @@ def test_parts_within_a_line_that_the_session_changed_before(git: Git) -> None:
     first, second = git.follow(one, change("timeout=60", "timeout=90", at=1000, session="s"))
     assert (second.commit, second.kept["head"].rate) == (sha, 1.0)
     assert (first.kept["head"], first.superseded) == (Kept(deleted=1, deleted_kept=1), 1)
+
+
+def test_a_template_that_was_filled_in_before_its_first_commit(git: Git) -> None:
+    """What it replaced was in no commit, so that none had half of the change: all of it counted as lost."""
+    template = text("# Feature: [name of it]", "**Created**: [the date]", "**Status**: [draft, done]")
+    filled = text("# Feature: a shop for bread", "**Created**: 2026-01-02")
+    git.commit(-HOUR, {"b.py": text("something_else = 2")})
+    sha = git.commit(60_000, {"specs/1/spec.md": filled + text("**Owner**: whoever bakes")})
+    git.commit(2 * HOUR, {"specs/1/spec.md": filled.replace("2026-01-02", "2026-02-03")})
+    (got,) = git.follow(change(template, filled, path="specs/1/spec.md"))
+    assert (got.commit, got.how, got.reason) == (sha, "content", "")
+    assert got.kept == {"1h": Kept(2, 2, 3, 3), "head": Kept(2, 1, 3, 3)}
+
+
+def test_what_a_commit_shows_of_a_change_comes_before_what_it_does_not(git: Git) -> None:
+    """A later file with the new lines is not the one, nor are lines that say next to nothing."""
+    old, new = text("first = compute(1)", "second = compute(2)"), text("the_total = compute_all_of_it()")
+    git.commit(-HOUR, {"a/x.py": old})
+    sha = git.commit(60_000, {"a/x.py": text("first = compute(1)") + new})  # two lines of three
+    git.commit(120_000, {"b/x.py": new})
+    few = change(text("value = compute(3)", "other = compute(4)"), text("return 1"), path="y.py")
+    git.commit(180_000, {"y.py": text("def y():", "    return 1")})
+    got, other = git.follow(change(old, new, path="a/x.py"), few)
+    assert (got.commit, got.path) == (sha, "a/x.py")
+    assert (other.commit, other.reason) == ("", "no commit took it so far")

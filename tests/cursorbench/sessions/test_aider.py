@@ -259,6 +259,36 @@ def test_a_history_whose_paragraphs_lost_the_blanks_at_their_ends(tmp_path: Path
     assert [item.status for item in found if isinstance(item, Edit)] == ["applied"]
 
 
+@pytest.mark.parametrize(
+    ("called", "file", "told"),
+    [
+        ("web/src/a.py", "web\\src\\a.py", "web/src/a.py"),  # Windows
+        ("a.py", "web\\src\\a.py", "web\\src\\a.py"),
+        ("a.py", "web/src/a.py", "web/src/a.py"),
+        ("web/scr/a.py", "web/src/a.py", "web/src/a.py"),  # nearly right
+    ],
+)
+def test_a_file_that_the_answer_calls_otherwise(tmp_path: Path, called: str, file: str, told: str) -> None:
+    """On Windows no edit below a folder had a text, and each counted once more as proposed."""
+    block = BLOCK.replace("a.py", called)
+    failed = FAILED.replace(" in b.py", f" in {file}")
+    text = START + ABOUT + "\n" + typed("do it") + f"\nSure.\n\n{block}\n> Applied edit to {file}  \n"
+    text += typed("more") + f"\nSure.\n\n{block}\n{failed}"
+    edits = [one for one in items(tmp_path, text) if isinstance(one, Edit)]
+    assert [(one.path, one.status, one.before, one.after) for one in edits] == [
+        (told, "applied", "old", "new"),
+        (told, "proposed", "old", "new"),
+    ]
+
+
+def test_another_files_edit_is_not_taken_for_one_of_a_name_that_is_near(tmp_path: Path) -> None:
+    text = START + ABOUT + "\n" + typed("do it") + "\nSure.\n\n"
+    text += BLOCK.replace("a.py", "src/a.py") + "\n" + BLOCK.replace("a.py", "src/b.py")
+    text += "\n> Applied edit to src/b.py  \n\n" + typed("so")
+    edits = [(one.path, one.status) for one in items(tmp_path, text) if isinstance(one, Edit)]
+    assert edits == [("src/b.py", "applied"), ("src/a.py", "proposed")]
+
+
 FAILED = (
     "> The LLM did not conform to the edit format.  \n"
     "> # 1 SEARCH/REPLACE block failed to match!\n\n"

@@ -118,3 +118,21 @@ def test_wrong_types_and_damaged_bytes(tmp_path: Path, data: st.DataObject) -> N
     path = tmp_path / "a.json"
     path.write_bytes(damaged(raw, data, changes=2, least=len(raw) // 2))
     assert all(repr(one).encode(errors="replace") for one in continue_session.read(path, Seen()))
+
+
+def test_the_model_of_an_editors_session(tmp_path: Path) -> None:
+    """It stands with the prompt: it was not told."""
+    options = {"model": "m:16b", "temperature": 0.5}
+    prompts = [{"modelTitle": "first"}, {"modelTitle": "M", "completionOptions": options}]
+    history = [
+        said("user", "fix it"),
+        said("assistant", "Done.", promptLogs=prompts),
+        said("user", "and that"),
+        said("assistant", "Too.", promptLogs=[{"modelTitle": "M", "prompt": "p"}]),
+        said("assistant", "So.", promptLogs=[], usage={"model": "u"}),
+        said("assistant", "Who?"),
+    ]
+    path = tmp_path / f"{SESSION}.json"
+    path.write_text(json.dumps({**DOCUMENT, "history": history}))
+    models = [one.model for one in items(path) if isinstance(one, AgentTurn)]
+    assert models == ["m:16b", "M", "u", ""]

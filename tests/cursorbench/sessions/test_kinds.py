@@ -181,6 +181,21 @@ def test_an_archive_is_said_to_be_that(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("rollout-1.jsonl", "the file is in Git LFS and not here: git lfs pull"),
+        (".aider.chat.history.md", "the file is in Git LFS and not here: git lfs pull"),
+        ("rollout-1.jsonl.zst", "the file is in Git LFS and not here: git lfs pull"),
+        ("logo.png", "unknown_kind"),  # what a repository has beside its logs
+    ],
+)
+def test_a_log_that_lies_in_git_lfs_is_said_to_be_there(tmp_path: Path, name: str, why: str) -> None:
+    path = tmp_path / name
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0a\nsize 22900274\n")
+    assert list(kinds.read(tmp_path)) == [("", Quarantined(Place(str(path)), why))]
+
+
+@pytest.mark.parametrize(
     ("name", "instead"),
     [
         ("opencode.db", "`opencode export`"),

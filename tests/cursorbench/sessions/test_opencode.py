@@ -76,6 +76,7 @@ def test_start_turns_and_an_applied_edit(path: Path) -> None:
             {"type": "step-start"},
             {"type": "reasoning", "text": "why", "id": "prt_r", "time": {"start": AT + 3}},
             tool("edit", input=edit, output="ok", metadata={"diff": "@@\n-one\n+two\n"}),
+            tool("bash", "c2", output=""),
             {"type": "patch", "hash": "h", "id": "prt_p", "files": ["/w/a", "/w/b"]},
             text("Done."),
             {"type": "step-finish"},
@@ -99,6 +100,8 @@ def test_start_turns_and_an_applied_edit(path: Path) -> None:
         Edit(**one, id="c", at=AT + 10, **change, status="proposed"),
         ToolEnd(**one, id="c", at=AT + 20, outcome="ok", text="ok"),
         Edit(**one, id="c", at=AT + 20, **change, status="applied"),
+        ToolUse(**one, id="c2", at=AT + 10, name="bash", model="m", arguments="{}"),
+        ToolEnd(**one, id="c2", at=AT + 20, outcome="ok", text=""),
         Edit(**one, id="prt_p", at=AT + 2, path="/w/b", status="applied"),
         AgentTurn(**one, id="prt_t", at=AT + 2, text="Done.", model="m", duration_ms=482.0),
     ]  # since its tool had ended
@@ -361,9 +364,28 @@ def test_a_list_of_documents_is_recognised_and_read(tmp_path: Path) -> None:
 def test_on_windows_the_snapshot_spells_a_path_otherwise(path: Path) -> None:
     edit = {"filePath": "C:\\w\\a.py", "oldString": "a", "newString": "b"}
     snapshot = {"type": "patch", "id": "prt_p", "hash": "h", "files": ["C:/w/a.py", "C:/w/b.py"]}
-    found = read(path, user(1, text("do it")), agent(2, tool("edit", input=edit, output="ok"), snapshot))
+    calls = tool("edit", input=edit, output="ok"), tool("bash", "c2", output="")
+    found = read(path, user(1, text("do it")), agent(2, *calls, snapshot))
     applied = [one.path for one in found if isinstance(one, Edit) and one.status == "applied"]
     assert applied == ["C:\\w\\a.py", "C:/w/b.py"]
+
+
+def test_what_a_person_changes_meanwhile_is_not_the_agents(path: Path) -> None:
+    """A snapshot has it, too: it counted as the agent's while a page was fetched, and behind another edit."""
+    files = ["/w/src/a.py", "/w/notes.md"]
+    snapshot = {"type": "patch", "id": "prt_p", "hash": "h", "files": files}
+    patch = "*** Begin Patch\n*** Add File: src/a.py\n+one\n*** End Patch"
+    tells = tool("apply_patch", input={"patchText": patch}, output="Done")
+
+    def applied(*calls: Any) -> list[str]:
+        found = read(path, user(1, text("look")), agent(2, *calls, text("So."), snapshot))
+        return [one.path for one in found if isinstance(one, Edit) and one.status == "applied"]
+
+    assert applied() == []
+    assert applied(tool("webfetch", output="page"), tool("read", "c2", output="text")) == []
+    assert applied(tells) == ["src/a.py"]
+    assert applied(tells, tool("bash", "c2", output="")) == ["src/a.py", "/w/notes.md"]
+    assert applied(tool("some_mcp_server", output="")) == files
 
 
 def test_the_folder_of_older_versions(tmp_path: Path) -> None:

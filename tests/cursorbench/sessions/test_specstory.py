@@ -211,6 +211,24 @@ def test_who_wrote_a_message(tmp_path: Path) -> None:
     assert (found[-1].session, found[-1].text) == ("s-1:sidechain", "found")
 
 
+def test_sub_agents_of_november_2025(tmp_path: Path) -> None:
+    """The mark was part of the model's name, and their task a person's request."""
+    text = HEAD + "_**User**_\n\ngo\n\n_**User (sidechain)**_\n\nlook\n\n"
+    text += "_**Agent (m-2) (sidechain)**_\n\nfound\n\n"
+    text += "_**Agent (<synthetic>) (sidechain)**_\n\nInvalid API key\n\n_**Agent (m-1)**_\n\ndone\n"
+    found = [item for item in items(tmp_path, text) if isinstance(item, AgentTurn | UserTurn)]
+    told = [
+        (one.session, one.text, getattr(one, "model", ""), getattr(one, "automatic", "")) for one in found
+    ]
+    assert told == [
+        ("s-1", "go", "", ""),
+        ("s-1:sidechain", "look", "", "sub_agent"),
+        ("s-1:sidechain", "found", "m-2", ""),
+        ("s-1:sidechain", "Invalid API key", "", "meta"),
+        ("s-1", "done", "m-1", ""),
+    ]
+
+
 def test_quoted_transcripts_are_no_turns(tmp_path: Path) -> None:
     quoted = "---\n\n_**User (2026-01-12 15:08:40Z)**_\n\nquoted\n"
     text = (

@@ -205,6 +205,63 @@ def test_how_commands_ended(tmp_path: Path) -> None:
     assert ends == ["ok", "error", "error", "error", "ok", "ok", "ok", "rejected"]
 
 
+CODEX = AGENT.replace("# T\n", "# T\n\n<!-- Codex CLI Session c-1 (2026-01-02 03:04:05Z) -->\n")
+
+
+def shell(name: str, summary: str, body: str, kind: str = "shell") -> str:
+    return (
+        f'<tool-use data-tool-type="{kind}" data-tool-name="{name}"><details>\n'
+        f"<summary>Tool use: **{name}**{summary}</summary>\n{body}\n</details></tool-use>\n\n---\n\n"
+    )
+
+
+def given(code: int, text: str = "") -> str:
+    return f"```\nChunk ID: 0a\nWall time: 0.1 seconds\nProcess exited with code {code}\nOutput:\n{text}\n```"
+
+
+def test_commands_in_the_summary(tmp_path: Path) -> None:
+    """Codex's and those of Cursor's command line: what they gave was taken for the command."""
+    patch = "**Update: `a.py`**\n\n```diff\n@@\n-old\n+new\n```\n\n"
+    failed = "```\napply_patch verification failed: Failed to find expected lines in a.py:\nold\n```"
+    found = items(
+        tmp_path,
+        CODEX
+        + shell("exec_command", " `rg --files | sort`", given(1))
+        + shell("exec_command", " `git commit -m bake`", given(0, "[main 0a1b2c3] bake\n 1 file changed"))
+        + shell("exec_command", "", "```bash\ncd a\nls\n```\n" + given(0, "Exit code: 1"))
+        + shell("exec_command", "", "```bash\ncd a\nmake\n```")
+        + shell("exec_command", " `sleep 9`", "```\naborted by user after 0.2s\n```")
+        + shell("apply_patch", "", patch + failed, "write")
+        + shell("apply_patch", "", patch, "write"),
+    )
+    asked = [one.arguments for one in found if isinstance(one, ToolUse)]
+    commands = [json.loads(one)["command"] for one in asked if one]
+    assert commands == ["rg --files | sort", "git commit -m bake", "cd a\nls", "cd a\nmake", "sleep 9"]
+    ends = [one for one in found if isinstance(one, ToolEnd)]
+    assert [one.outcome for one in ends] == ["error", "ok", "ok", "ok", "interrupted", "error", "ok"]
+    assert ends[3].text == ""
+    assert [one.sha for one in found if isinstance(one, Commit)] == ["0a1b2c3"]
+    assert [one.status for one in found if isinstance(one, Edit)] == ["proposed", "applied"]
+
+
+def test_commands_of_several_lines(tmp_path: Path) -> None:
+    """In Cursor's summary; of Claude Code the command was what it gave, where it gave nothing."""
+    lines = "cat <<'E' > a\n**x**\nE"
+    found = items(
+        tmp_path,
+        AGENT
+        + shell("Shell", f" `{lines}`", "```\nExit code: 2\n\nno room\n```")
+        + shell("LS", " `/w`", "```\na.py\n```")
+        + shell("Bash", "", "Runs `make`\n\n```bash\nmake \\\n  all\n```"),
+    )
+    asked = [
+        one.arguments and json.loads(one.arguments)["command"] for one in found if isinstance(one, ToolUse)
+    ]
+    assert asked == [lines, "", "make \\\n  all"]
+    ends = [(one.outcome, one.text) for one in found if isinstance(one, ToolEnd)]
+    assert ends == [("error", "Exit code: 2\n\nno room"), ("ok", "a.py"), ("ok", "Runs `make`")]
+
+
 def test_indented_code_is_no_mark_of_cursors(tmp_path: Path) -> None:
     """It lost a blank of each line where all lines of a change begin with one."""
     shown = "```diff\n--- /w/a.py\n+++ /w/a.py\n-    return 1\n+    return 2\n```"

@@ -33,6 +33,8 @@ SHOP = Path("/srv/git/shop")
         ("/home/ann/shop", "/home/ann/worktrees/try-2/a.py", False),
         ("C:\\work\\shop", "src\\a.py", True),
         ("C:\\work\\other", "src\\a.py", False),
+        ("C:\\work\\Shop", "src\\a.py", True),  # a clone of ann/Shop; the machine tells no case apart
+        ("", "/Users/ann/SHOP.worktrees/try-2/a.py", True),
     ],
 )
 def test_edits_of_other_projects_do_not_count_as_lost(cwd: str, path: str, here: bool) -> None:
