@@ -25,7 +25,7 @@ from cursorbench.builder import told as logs
 from cursorbench.builder.candidates import Candidate, Rejected
 from cursorbench.builder.dates import Clock, compiled
 from cursorbench.builder.draft import prepare
-from cursorbench.builder.fields import task_name
+from cursorbench.builder.fields import slug, task_name
 from cursorbench.builder.instruction import Issues, of_commit, read_issues
 from cursorbench.builder.judge import Judge
 from cursorbench.builder.requests import Request, Traced, trace
@@ -267,9 +267,7 @@ def _suite(settings: Settings) -> Suite:
     if (settings.out / "suite.toml").is_file() and begun:
         return Suite.begun(settings.out)
     name = settings.repository_name()
-    return Suite.create(
-        settings.out, name.replace("/", "__"), description=f"Tasks from the history of {name}"
-    )
+    return Suite.create(settings.out, slug(name) or "suite", description=f"Tasks from the history of {name}")
 
 
 def _traced(
