@@ -276,6 +276,6 @@ def _traced(
     if not settings.sessions:
         return None, {}
     progress.start("reading sessions")
-    said = logs.told(item for path in settings.sessions for item in logs.items_of(path))
+    said = logs.told(logs.items_of(settings.sessions))
     progress.start(f"tracing {len(said.changes)} edits of {len(said.sessions)} sessions to commits")
     return trace(repository, head, said), said.unread

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -15,6 +16,8 @@ from typing import Literal
 from cursorbench.errors import InputMissingError, UsageError
 from cursorbench.history.changes import Change
 from cursorbench.sessions import entire_branch, git_ai, kinds
+from cursorbench.sessions.copies import Copies
+from cursorbench.sessions.entire_beside import in_order
 from cursorbench.sessions.items import (
     AgentTurn,
     Attribution,
@@ -74,18 +77,25 @@ class Told:
     unread: Counter[str] = field(default_factory=Counter)
 
 
-def items_of(path: Path) -> Iterator[Read]:
-    """Every item of a log, of a folder of them, or of what a repository holds in branches and notes.
+def items_of(paths: Iterable[Path]) -> Iterator[Read]:
+    """Every item of logs, of folders of them, and of what repositories hold in branches and notes, once.
+
+    What stands in several of them is told by the first: lines by their ids, files by their bytes.
 
     Raises:
         InputMissingError: (exit 5) nothing is there, or a repository holds no sessions.
     """
-    bare = path.is_dir() and (path / "HEAD").is_file() and (path / "objects").is_dir()
-    if not bare and not (path / ".git").exists():
-        for _, item in kinds.read(path):
-            yield item
-        return
-    found, seen = 0, Seen()
+    seen, copies = Seen(), Copies()
+    for path in paths:
+        bare = path.is_dir() and (path / "HEAD").is_file() and (path / "objects").is_dir()
+        if not bare and not (path / ".git").exists():
+            yield from filter(None, _in_files(path, seen, copies))
+        else:
+            yield from _in_repository(path, seen, copies, bare=bare)
+
+
+def _in_repository(path: Path, seen: Seen, copies: Copies, *, bare: bool) -> Iterator[Read]:
+    found = 0
     for read in _IN_REPOSITORIES:
         try:
             for item in read(path, seen):
@@ -93,15 +103,34 @@ def items_of(path: Path) -> Iterator[Read]:
                 yield item
         except (InputMissingError, UsageError):
             continue  # it holds none of this kind
-    if not bare:
-        for _, item in kinds.read(path, None, seen):
-            if not (isinstance(item, Quarantined) and item.reason == "unknown_kind"):
-                found += 1
-                yield item
-    if not found:
+    for one in () if bare else _in_files(path, seen, copies):
+        if one is None:
+            found += 1
+        elif not (isinstance(one, Quarantined) and one.reason == "unknown_kind"):
+            found += 1
+            yield one
+    if not found and not _holds_any(path):  # else all of it was told before
         raise InputMissingError(
             f"{path} holds no sessions", hint="name session logs, or a repository with Entire's or git-ai's"
         )
+
+
+def _holds_any(path: Path) -> bool:
+    for read in _IN_REPOSITORIES:
+        with suppress(InputMissingError, UsageError):
+            if any(True for _ in read(path, Seen())):
+                return True
+    return False
+
+
+def _in_files(path: Path, seen: Seen, copies: Copies) -> Iterator[Read | None]:
+    """What the files tell; None for one of which another had the bytes."""
+    for file in in_order(list(kinds.files(path))):
+        if copies.again(file):
+            yield None
+            continue
+        for _, item in kinds.read(file, None, seen):
+            yield item
 
 
 def told(items: Iterable[Read]) -> Told:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from cursorbench.sessions import entire_branch, git_ai, kinds
+from cursorbench.sessions.copies import Copies, digest_of
 from cursorbench.sessions.entire_beside import in_order
 from cursorbench.sessions.git_environment import only_reading
 from cursorbench.sessions.items import Item, Place, Quarantined, Read
 from cursorbench.sessions.seen import Seen
 from stages.collect.logs import received
 from stages.collect.logs.clock import zone_of
-from stages.collect.logs.copies import Copies, digest_of
 from stages.collect.logs.survival import repository_facts
 from stages.collect.logs.tellers import SECOND_HAND, Tellers
 from stages.errors import InputMissingError, IntegrityError, RtrlError, UsageError

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,7 @@ from cursorbench.sessions.items import (
     SessionStart,
     UserTurn,
 )
+from cursorbench.sessions.seen import Seen
 from tests.cursorbench.history.gits import HOUR, T0, Git
 
 HERE = Place("log")
@@ -241,12 +244,55 @@ def test_a_log_on_disk(shop: tuple[Git, str, str], tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "s1.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     (tmp_path / "logs" / "noise.bin").write_bytes(b"\0\1")
-    said, found = traced(git, *items_of(tmp_path / "logs"))
+    said, found = traced(git, *items_of([tmp_path / "logs"]))
     assert found.requests[first].text == "please sum up the rows"
     assert said.unread["unknown_kind"] == 1
 
 
+def test_a_log_that_is_named_twice_is_told_once(shop: tuple[Git, str, str], tmp_path: Path) -> None:
+    """By a folder and by itself, or with a copy of it: the prompt had all words of the user's twice."""
+    git, first, _ = shop
+    logs, kept = tmp_path / "logs", tmp_path / "kept"
+    asked = {"file_path": "/home/u/shop/shop.py", "old_string": BASE, "new_string": FIRST}
+    call = {"type": "tool_use", "id": "t1", "name": "Edit", "input": asked}
+    done = {"filePath": "/home/u/shop/shop.py", "oldString": BASE, "newString": FIRST}
+    about = {"sessionId": "s1", "cwd": "/home/u/shop", "version": "1.0"}
+    said: list[dict[str, Any]] = [
+        {"type": "user", "message": {"content": "please sum up the rows"}},
+        {"type": "assistant", "message": {"id": "m", "content": [call]}},
+        {
+            "type": "user",
+            "toolUseResult": done,
+            "message": {"content": [{"type": "tool_result", "tool_use_id": "t1"}]},
+        },
+    ]
+    stamp = "2023-11-14T22:20:00.000Z"
+    lines = [json.dumps({**about, "uuid": str(n), "timestamp": stamp, **one}) for n, one in enumerate(said)]
+    for folder in (logs, kept):
+        folder.mkdir()
+        (folder / "s1.jsonl").write_text("\n".join(lines) + "\n")
+    with (kept / "s1.jsonl").open("a") as file:  # of a later day: not the same bytes
+        file.write(
+            json.dumps({**about, "uuid": "9", "type": "user", "message": {"content": "thanks"}}) + "\n"
+        )
+    told_once = list(items_of([logs]))
+    assert list(items_of([logs / "s1.jsonl", logs])) == told_once
+    _, found = traced(git, *items_of([logs / "s1.jsonl", logs, kept]))
+    assert found.requests[first].text == "please sum up the rows"
+
+
+def test_a_repository_whose_sessions_were_told_before_holds_some(
+    shop: tuple[Git, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def notes(path: Path, seen: Seen) -> Iterator[Read]:
+        if seen.first("s1", "1"):
+            yield UserTurn(session="s1", place=HERE, text="please sum up the rows")
+
+    monkeypatch.setattr("cursorbench.builder.told._IN_REPOSITORIES", (notes,))
+    assert len(list(items_of([shop[0].folder] * 2))) == 1
+
+
 def test_a_repository_without_sessions(shop: tuple[Git, str, str], tmp_path: Path) -> None:
     with pytest.raises(InputMissingError, match="holds no sessions"):
-        list(items_of(shop[0].folder))
+        list(items_of([shop[0].folder]))
     assert told([Quarantined(HERE, "not valid JSON")]).unread == {"not valid JSON": 1}
