@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import msgspec
 
 from cursorbench.builder import compiled as extensions
-from cursorbench.builder import outdated, overlooked
+from cursorbench.builder import elsewhere, outdated, overlooked
 from cursorbench.builder import told as logs
 from cursorbench.builder.candidates import Candidate, Rejected
 from cursorbench.builder.dates import Clock, compiled
@@ -154,7 +154,8 @@ def build(settings: Settings, progress: Progress) -> Built:
 
 def _told(repository: Repository, head: str) -> list[str]:
     """What of a project no task will have."""
-    return [said for said in (one.told(repository, head) for one in (extensions, overlooked)) if said]
+    tellers = (extensions, overlooked, elsewhere)
+    return [said for said in (one.told(repository, head) for one in tellers) if said]
 
 
 @dataclass

@@ -6,6 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from cursorbench.builder import elsewhere
 from cursorbench.builder.candidates import Bounds, Candidate, Rejected, Scan, scan
 from cursorbench.builder.draft import with_settings
 from cursorbench.builder.fields import fields, slug, task_name
@@ -106,6 +107,26 @@ def test_a_test_file_whose_name_is_no_utf8_is_told(tmp_path: Path) -> None:
         file.write("x\n")
     git.commit(HOUR, {"m.py": CODE.replace("n\n", "n + 1\n"), T: TEST.replace("== 1", "== 2")}, "one up")
     assert reasons(git) == ["not_utf8", "root"]
+
+
+def test_what_lies_in_no_objects_of_the_repository_is_said(tmp_path: Path) -> None:
+    """Commits whose tests need a submodule make no tasks, and only the words of their tests told why."""
+    git = Git(tmp_path)
+    git.commit(0, {"m.py": CODE, ".gitattributes": "*.py text\n"})
+    with Repository(git.folder) as repository:
+        assert elsewhere.told(repository, "HEAD") == ""
+    for n in range(4):
+        git("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},vendor/lib{n}")
+    git("commit", "-q", "-m", "libraries")
+    rest = "; a commit whose tests need them makes no task"
+    within = "submodules (vendor/lib0, vendor/lib1, vendor/lib2, ...)"
+    with Repository(git.folder) as repository:
+        assert elsewhere.told(repository, "HEAD") == f"not in tasks: {within}{rest}"
+    git("rm", "-q", "--cached", "vendor/lib3")
+    git.commit(HOUR, {".gitattributes": "*.bin filter=lfs diff=lfs merge=lfs -text\n"})
+    with Repository(git.folder) as repository:
+        told = elsewhere.told(repository, "HEAD")
+    assert told == f"not in tasks: what Git LFS keeps{rest}"
 
 
 def test_any_repository_has_a_name_that_a_suite_may_have() -> None:
