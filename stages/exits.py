@@ -50,7 +50,9 @@ EXITS = {
         "read from a session log, without tokens", "user", "the client does not use the gateway"
     ),
     "greedy": Exit("sampled greedily", "user", "the request says so"),
-    "unknown_sampling": Exit("sampled with parameters that are not modelled", "user", "the request says so"),
+    "unknown_sampling": Exit(
+        "sampled with parameters that are not modelled, or of images", "user", "the request says so"
+    ),
     "grammar": Exit("sampled under a grammar", "user", "the request says so"),
     "no_tokens": Exit(
         "not one token was sampled", "user", "the request alone overflows; what is sampled has its end token"

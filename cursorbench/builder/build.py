@@ -20,12 +20,12 @@ from typing import Any, Protocol
 import msgspec
 
 from cursorbench.builder import compiled as extensions
-from cursorbench.builder import outdated, overlooked
+from cursorbench.builder import elsewhere, outdated, overlooked
 from cursorbench.builder import told as logs
 from cursorbench.builder.candidates import Candidate, Rejected
 from cursorbench.builder.dates import Clock, compiled
 from cursorbench.builder.draft import prepare
-from cursorbench.builder.fields import task_name
+from cursorbench.builder.fields import slug, task_name
 from cursorbench.builder.instruction import Issues, of_commit, read_issues
 from cursorbench.builder.judge import Judge
 from cursorbench.builder.requests import Request, Traced, trace
@@ -154,7 +154,8 @@ def build(settings: Settings, progress: Progress) -> Built:
 
 def _told(repository: Repository, head: str) -> list[str]:
     """What of a project no task will have."""
-    return [said for said in (one.told(repository, head) for one in (extensions, overlooked)) if said]
+    tellers = (extensions, overlooked, elsewhere)
+    return [said for said in (one.told(repository, head) for one in tellers) if said]
 
 
 @dataclass
@@ -267,9 +268,7 @@ def _suite(settings: Settings) -> Suite:
     if (settings.out / "suite.toml").is_file() and begun:
         return Suite.begun(settings.out)
     name = settings.repository_name()
-    return Suite.create(
-        settings.out, name.replace("/", "__"), description=f"Tasks from the history of {name}"
-    )
+    return Suite.create(settings.out, slug(name) or "suite", description=f"Tasks from the history of {name}")
 
 
 def _traced(
@@ -278,6 +277,6 @@ def _traced(
     if not settings.sessions:
         return None, {}
     progress.start("reading sessions")
-    said = logs.told(item for path in settings.sessions for item in logs.items_of(path))
+    said = logs.told(logs.items_of(settings.sessions))
     progress.start(f"tracing {len(said.changes)} edits of {len(said.sessions)} sessions to commits")
     return trace(repository, head, said), said.unread

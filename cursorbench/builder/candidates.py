@@ -26,6 +26,7 @@ _AUTOMATIC = re.compile(r"\[bot\]|\bbot\b|dependabot|renovate|pre-commit-ci|gith
 _REVERT = re.compile(
     r"^(revert\b|reapply\b|back ?out\b)|^This reverts commit [0-9a-f]{7,}", re.IGNORECASE | re.MULTILINE
 )
+_MISSING = re.compile(r"(?:could not fetch|unable to read) (?:\w+ )??([0-9a-f]{40,64})\b")
 _NO_BEHAVIOUR = re.compile(r"^(style|chore|ci|build|docs?|release|bump)(\([^)]*\))?!?:", re.IGNORECASE)
 
 
@@ -114,7 +115,13 @@ def judge(repository: Repository, branch: Branch, commit: str, bounds: Bounds) -
     if "test" not in quick:
         return Rejected(commit, "", NO_TESTS)
     author, at, message = _about(repository, commit)
-    found = files(repository, parents[0], commit)
+    try:
+        found = files(repository, parents[0], commit)
+    except OSError as error:
+        if missing := _MISSING.search(str(error)):  # git counts lines of both sides
+            subject = message.partition("\n")[0]
+            return Rejected(commit, subject, "object_missing", f"{missing[1]}: a partial clone?")
+        raise
     tests = tuple(file for file in found if paths.kind_of(file.path) == "test")
     solution = tuple(file for file in found if paths.kind_of(file.path) != "test")
     candidate = Candidate(commit, parents[0], at, message, solution, tests)
@@ -150,6 +157,7 @@ def _why_not(repository: Repository, candidate: Candidate, author: str, bounds: 
         "revert": _REVERT.search(candidate.message),
         "declares_no_behaviour": declared and declared[0],
         "link_or_submodule": next((file.path for file in every if file.special), ""),
+        "not_utf8": next((file.path for file in candidate.tests if _is_raw(file.path)), ""),
         "vendored": next((f.path for f in every if paths.kind_of(f.path) == "vendored"), ""),
         "too_many_files": len(every) > bounds.most_files and f"{len(every)} files",
         "too_large": (lines > bounds.most_lines and f"{lines} lines")
@@ -162,6 +170,11 @@ def _why_not(repository: Repository, candidate: Candidate, author: str, bounds: 
         if found:
             return reason, found if isinstance(found, str) else ""
     return _by_text(repository, candidate, live)
+
+
+def _is_raw(path: str) -> bool:
+    """Whether a name is no UTF-8: a task says in JSON which files its tests are in."""
+    return any("\ud800" <= letter <= "\udfff" for letter in path)
 
 
 def _by_text(repository: Repository, candidate: Candidate, live: list[File]) -> tuple[str, str]:

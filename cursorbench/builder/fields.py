@@ -19,8 +19,13 @@ from cursorbench.tasks.task import CursorBenchFields
 
 def task_name(repo: str, commit: str) -> str:
     """The name of a commit's task, also its folder's."""
-    slug = "".join(letter if letter.isalnum() or letter in "._-" else "__" for letter in repo).strip("._-")
-    return f"{slug or 'task'}-{commit[:10]}"
+    return f"{slug(repo) or 'task'}-{commit[:10]}"
+
+
+def slug(repo: str) -> str:
+    """A repository's name as folders and suites may be called; "" where nothing of it may stand there."""
+    plain = "".join(one if one.isascii() and (one.isalnum() or one in "._-") else "__" for one in repo)
+    return plain.strip("._-")
 
 
 def fields(

@@ -7,7 +7,8 @@ A sub-agent's edits count as its parent's, in the order of time. Not for: which 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -15,6 +16,8 @@ from typing import Literal
 from cursorbench.errors import InputMissingError, UsageError
 from cursorbench.history.changes import Change
 from cursorbench.sessions import entire_branch, git_ai, kinds
+from cursorbench.sessions.copies import Copies
+from cursorbench.sessions.entire_beside import in_order
 from cursorbench.sessions.items import (
     AgentTurn,
     Attribution,
@@ -27,9 +30,10 @@ from cursorbench.sessions.items import (
     UserTurn,
 )
 from cursorbench.sessions.seen import Seen
+from cursorbench.sessions.tellers import LEFT_OUT, SECOND_HAND, Tellers
 
 _CLOCKS = 60_000  # ms by which two clocks of one log may differ
-_IN_REPOSITORIES = (entire_branch.read_repository, git_ai.read_repository)
+_IN_REPOSITORIES = {"entire": entire_branch.read_repository, "git-ai": git_ai.read_repository}
 
 
 @dataclass(frozen=True)
@@ -74,34 +78,75 @@ class Told:
     unread: Counter[str] = field(default_factory=Counter)
 
 
-def items_of(path: Path) -> Iterator[Read]:
-    """Every item of a log, of a folder of them, or of what a repository holds in branches and notes.
+def items_of(paths: Sequence[Path]) -> Iterator[Read]:
+    """Every item of logs, of folders of them, and of what repositories hold in branches and notes, once.
+
+    What stands in several of them is told by the first: lines by their ids, files by their bytes, a session
+    that several kinds of logs have by one of them, its agent's own before a transcript of it.
 
     Raises:
         InputMissingError: (exit 5) nothing is there, or a repository holds no sessions.
     """
-    bare = path.is_dir() and (path / "HEAD").is_file() and (path / "objects").is_dir()
-    if not bare and not (path / ".git").exists():
-        for _, item in kinds.read(path):
-            yield item
-        return
-    found, seen = 0, Seen()
-    for read in _IN_REPOSITORIES:
-        try:
-            for item in read(path, seen):
-                found += 1
-                yield item
-        except (InputMissingError, UsageError):
-            continue  # it holds none of this kind
-    if not bare:
-        for _, item in kinds.read(path, None, seen):
-            if not (isinstance(item, Quarantined) and item.reason == "unknown_kind"):
-                found += 1
-                yield item
-    if not found:
-        raise InputMissingError(
-            f"{path} holds no sessions", hint="name session logs, or a repository with Entire's or git-ai's"
-        )
+    tellers, held = Tellers(), set[Path]()
+    for path, kind, item in _every(paths):
+        if isinstance(item, Quarantined) and item.reason == "unknown_kind" and _is_repository(path):
+            continue
+        held.add(path)
+        taken = None if item is None else tellers.take(kind, item)
+        if taken is not None and not (isinstance(taken, Quarantined) and taken.reason == LEFT_OUT):
+            yield taken
+    for path in paths:
+        if _is_repository(path) and path not in held and not _holds_any(path):
+            raise InputMissingError(
+                f"{path} holds no sessions",
+                hint="name session logs, or a repository with Entire's or git-ai's",
+            )
+
+
+def _every(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Read | None]]:
+    """(one of the paths, kind, item); None for a file of which another had the bytes."""
+    seen, copies, later = Seen(), Copies(), list[tuple[Path, Path, str]]()
+    for path in paths:
+        for file in () if _is_bare(path) else in_order(list(kinds.files(path))):
+            if copies.again(file):
+                yield path, "", None
+            elif (kind := _kind_of(file)) in SECOND_HAND:
+                later.append((path, file, kind))
+            else:
+                yield from ((path, kind, item) for _, item in kinds.read(file, kind or None, seen))
+    for path in filter(_is_repository, paths):
+        yield from _in_git(path, "entire", seen)
+    for path, file, kind in later:
+        yield from ((path, kind, item) for _, item in kinds.read(file, kind, seen))
+    for path in filter(_is_repository, paths):
+        yield from _in_git(path, "git-ai", seen)
+
+
+def _in_git(path: Path, kind: str, seen: Seen) -> Iterator[tuple[Path, str, Read | None]]:
+    with suppress(InputMissingError, UsageError):  # it holds none of this kind
+        for item in _IN_REPOSITORIES[kind](path, seen):
+            yield path, kind, item
+
+
+def _is_repository(path: Path) -> bool:
+    return _is_bare(path) or (path / ".git").exists()
+
+
+def _is_bare(path: Path) -> bool:
+    return path.is_dir() and (path / "HEAD").is_file() and (path / "objects").is_dir()
+
+
+def _kind_of(file: Path) -> str:
+    """Empty for none, and for what cannot be read: whoever reads it says so."""
+    try:
+        return kinds.kind_of(file) or ""
+    except OSError:
+        return ""
+
+
+def _holds_any(path: Path) -> bool:
+    """Whether a repository has sessions in branches or notes, told before or not."""
+    return any(True for kind in _IN_REPOSITORIES for _ in _in_git(path, kind, Seen()))
 
 
 def told(items: Iterable[Read]) -> Told:

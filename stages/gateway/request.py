@@ -3,7 +3,7 @@
 Every field falls into one of five groups (`request_fields.py`, `docs/http.md`): recorded in `Sampling`;
 without influence on the distribution; ours alone (not passed on); refused; and anything else, which is
 passed on and recorded by name in `Sampling.unknown`, so that its tokens are not trained on as if they
-came from the plain distribution.
+came from the plain distribution. So are parts of messages that are no text: the record has no pixels.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from stages.gateway.request_fields import (
     Modelled,
     check_fields,
     check_template,
+    unseen_parts,
     wrong_call,
 )
 from stages.records import Sampling
@@ -70,7 +71,7 @@ class Request(NamedTuple):
 
     @property
     def doubtful(self) -> bool:
-        """Whether a 500 says nothing of the engine: the request has a grammar, or fields nobody knows."""
+        """Whether a 500 says nothing of the engine: it has a grammar, images, or fields nobody knows."""
         return bool(self.sampling.grammar or self.sampling.unknown)
 
 
@@ -102,7 +103,8 @@ def parse_request(
     if api == "completions":
         _check_prompt(given.get("prompt"))
     tools = offered(given, tools_of) if api == "chat" else Offered()
-    sampling = _sampling(given, modelled, defaults, tools, drafts=drafts)
+    unknown = {*(given.keys() - KNOWN), *unseen_parts(messages)}
+    sampling = _sampling(given, modelled, defaults, tools, drafts=drafts, unknown=unknown)
     options = given.get("stream_options")
     include_usage = isinstance(options, dict) and options.get("include_usage") is True
     return Request(
@@ -140,7 +142,13 @@ def _asks(name: str, value: Any) -> bool:
 
 
 def _sampling(
-    given: Mapping[str, Any], modelled: Modelled, defaults: DefaultSampling, tools: Offered, *, drafts: bool
+    given: Mapping[str, Any],
+    modelled: Modelled,
+    defaults: DefaultSampling,
+    tools: Offered,
+    *,
+    drafts: bool,
+    unknown: set[str],
 ) -> Sampling:
     def either(asked: Any, default: Any) -> Any:
         return default if asked is None else asked
@@ -166,7 +174,7 @@ def _sampling(
         max_tokens=either(modelled.max_completion_tokens, modelled.max_tokens),
         stop=() if stop is None else (stop,) if isinstance(stop, str) else tuple(stop),
         grammar=orjson.dumps(grammar, option=orjson.OPT_SORT_KEYS).decode() if grammar else "",
-        unknown=(*sorted(given.keys() - KNOWN), *(("min_p",) if drafts and min_p else ())),
+        unknown=(*sorted(unknown), *(("min_p",) if drafts and min_p else ())),
     )
 
 

@@ -73,6 +73,15 @@ REFUSED = GUIDED | {
     "use_beam_search",
 }
 
+# kinds of a message's parts, as vLLM reads them: text, and what no token id says
+_TEXTS = {"input_text", "output_text", "refusal", "text", "thinking", "tool_reference"}
+_UNSEEN = """
+    audio_embeds audio_url file image_embeds image_pil image_url input_audio input_image prompt_embeds
+    video_embeds video_url
+"""
+_UNSEEN_KINDS = frozenset(_UNSEEN.split())
+_OTHER_PART = "content_part"  # of a kind that is none of these: clients make up no names
+
 # of transformers' apply_chat_template: vLLM lets a request set them, and pads a prompt before it is measured
 _OF_RENDERING = {
     "add_generation_prompt",
@@ -148,6 +157,22 @@ def check_template(given: Mapping[str, Any]) -> None:
     for name in sorted(_OF_RENDERING & asked.keys()) if isinstance(asked, dict) else ():
         message = f"chat_template_kwargs has variables of the template; {name} is none"
         raise invalid(message, param="chat_template_kwargs", code="unsupported_parameter")
+
+
+def unseen_parts(messages: Any) -> set[str]:
+    """Kinds of parts that a model sees otherwise than as tokens (images, sounds), by their names."""
+    said = (message.get("content") for message in messages)
+    parts = (part for one in said if isinstance(one, list) for part in one if isinstance(part, dict))
+    return {name for part in parts if (name := _unseen(part))}
+
+
+def _unseen(part: Mapping[str, Any]) -> str:
+    kind = part.get("type")
+    if kind is None:  # vLLM goes by the part's fields then
+        return min(_UNSEEN_KINDS & part.keys(), default="")
+    if isinstance(kind, str) and kind in _TEXTS:
+        return ""
+    return kind if isinstance(kind, str) and kind in _UNSEEN_KINDS else _OTHER_PART
 
 
 def wrong_call(function: Mapping[str, Any]) -> str:

@@ -5,7 +5,8 @@
     tls_key  = "tls/privkey.pem"
 
 Both files are read again when one of them changes; a pair that does not fit is told of, and the one before
-goes on being served. Not for: client certificates, several host names.
+goes on being served, until that pair is good: its day has come, its key may be read. Not for: client
+certificates, several host names.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class Certificate:
         self._oldest = _OLDEST[config.tls_min_version]
         self._next = 0.0
         self._stamp = self._stamps()
+        self._refused = ""
         self.context = self._load()
 
     @classmethod
@@ -104,13 +106,16 @@ class Certificate:
             return
         self._next = now + _FOLLOW_S
         stamp = self._stamps()
-        if stamp == self._stamp:
+        if stamp == self._stamp and not self._refused:
             return
+        told, self._refused = self._refused if stamp == self._stamp else "", ""
         self._stamp = stamp
         try:
             self.context = await asyncio.to_thread(self._renewed)
         except RtrlError as error:  # also while two files are being replaced one after the other
-            log.warning("the renewed certificate is not taken: %s (%s)", error.message, error.hint)
+            self._refused = f"{error.message} ({error.hint})"
+            if self._refused != told:
+                log.warning("the renewed certificate is not taken: %s", self._refused)
         else:
             log.warning("the renewed certificate is served from now on")
 

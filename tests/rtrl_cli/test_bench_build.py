@@ -46,6 +46,22 @@ def test_what_makes_no_task_is_said(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert f"{told[:10]}  no_instruction" in shown
 
 
+@pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
+def test_sessions_of_another_history_are_said_to_be_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was said that no commit changes source and tests, of a history in which one does."""
+    git = Git(tmp_path / "repo")
+    git.commit(0, {"a.py": "a = 1\n"})
+    git.commit(HOUR, {"a.py": "a = 2\nb = 3\n", "tests/test_a.py": "import a\n"}, "b of the other")
+    (tmp_path / "logs").mkdir()
+    arguments = ["bench", "build", "--repo", f"{git.folder}", "--out", f"{tmp_path / 'suite'}"]
+    arguments += ["--environment", "host", "--sessions", f"{tmp_path / 'logs'}", "--json", "--quiet"]
+    assert run(arguments) == 0
+    (warning,) = json.loads(capsys.readouterr().out)["warnings"]
+    assert warning.startswith("no session is traced to a commit of this history")
+
+
 @pytest.mark.parametrize(
     ("more", "code", "message"),
     [

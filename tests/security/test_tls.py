@@ -17,6 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from stages.config import Settings
 from stages.errors import UsageError
+from stages.gateway import tls
 from stages.gateway.config import GatewayConfig
 from stages.gateway.server import Listener, bind_tcp
 from stages.gateway.stub_engine import StubEngine
@@ -29,7 +30,11 @@ from tests.stages.serving.conftest import StubWorld
 
 
 def write_pair(
-    folder: Path, name: str = "gateway.test", days: int = 90, password: bytes = b""
+    folder: Path,
+    name: str = "gateway.test",
+    days: int = 90,
+    password: bytes = b"",
+    since_s: float = -100 * 86_400,
 ) -> GatewayConfig:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -40,7 +45,7 @@ def write_pair(
         .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=100))
+        .not_valid_before(now + datetime.timedelta(seconds=since_s))
         .not_valid_after(now + datetime.timedelta(days=days))
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
         .sign(key, hashes.SHA256())
@@ -150,6 +155,46 @@ async def test_a_renewed_certificate_is_served_without_a_restart(
         assert statuses(await ask(listener.address, client(tmp_path), "renewed.test")) == [200]
     finally:
         await listener.stop()
+
+
+async def test_a_renewed_certificate_is_served_as_soon_as_it_is_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its files do not change when its time comes, nor (but for ctime) when its key may be read at last."""
+    monkeypatch.setattr("stages.gateway.tls._FOLLOW_S", 0.0)
+    certificate = Certificate(write_pair(tmp_path), tmp_path)
+    before = certificate.context
+    write_pair(tmp_path, "renewed.test", since_s=2)
+    for _ in range(3):
+        await certificate.follow()
+    assert certificate.context is before
+    assert caplog.text.count("is not good before") == 1, "told once"
+    await until_followed(certificate, before)
+    of_the_day = certificate.context
+
+    may_be_read = tls._check
+    monkeypatch.setattr(tls, "_check", of_another_user)
+    write_pair(tmp_path, "next.test")
+    for _ in range(3):
+        await certificate.follow()
+    assert certificate.context is of_the_day
+    assert caplog.text.count("cannot be read") == 1, "told once"
+    monkeypatch.setattr(tls, "_check", may_be_read)  # chown, a minute after the copy
+    await until_followed(certificate, of_the_day)
+    served = certificate.context
+    await certificate.follow()
+    assert certificate.context is served, "what is served is not loaded again"
+
+
+async def until_followed(certificate: Certificate, before: ssl.SSLContext) -> None:
+    async with asyncio.timeout(30):
+        while certificate.context is before:
+            await certificate.follow()
+            await asyncio.sleep(0.1)
+
+
+def of_another_user(name: str, path: Path) -> None:
+    raise UsageError(f"the TLS {name} {path} cannot be read: Permission denied", hint="")
 
 
 def test_what_is_wrong_with_the_files_is_said(tmp_path: Path) -> None:

@@ -148,7 +148,12 @@ def _warnings(built: Built) -> list[str]:
         found.append(
             f"{old} candidates are too old for their Python: --python auto takes older ones of this machine"
         )
-    if not (built.verdicts or built.filtered):
+    if built.traced == (0, 0) and not built.passed_over:
+        found.append(
+            "no session is traced to a commit of this history: none of their edits is in one of its commits; "
+            "--untraced takes commits without a session"
+        )
+    elif not (built.verdicts or built.filtered):
         found.append("no commit changes source and tests, as their paths tell them (docs/bench-build.md)")
     elif not built.tasks:
         found.append("no candidate made a task; the reasons are in rejects.json")

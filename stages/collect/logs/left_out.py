@@ -65,12 +65,22 @@ class LeftOut:
         number = count(self.unknown, noun) if noun else str(self.unknown)
         return f"{number} of no known kind of session log: {_listed(self.unknown_at, self.unknown)}"
 
-    def nothing(self, files: int) -> InconclusiveError:
-        """That so many files hold no episode, and why."""
+    def nothing(self, files: int, received: Mapping[str, int] | None = None) -> InconclusiveError:
+        """That so many files hold no episode, and why.
+
+        Args:
+            received: what of the gateway's records was left out, where these were read and no files.
+        """
         left = [
             f"{n} quarantined: {reason}{_in_brackets(self.places.get(reason, ()), n)}"
             for reason, n in self.records.items()
         ]
+        if received is not None:
+            told = ["nothing that the gateway received has an answer of another system's agent"]
+            if own := received.get("own_session"):
+                told.append(f"{count(own, 'record')} of sessions that it answered itself")
+            hint = "of its own answers the spool has all: `rtrl collect`; docs/http.md says what is received"
+            return InconclusiveError("; ".join([*told, *left]), hint=hint)
         told = [f"{count(files, 'file')} with no answer of an agent", *left, self.unknown_files()]
         return InconclusiveError("; ".join(filter(None, told)), hint=self._hint())
 

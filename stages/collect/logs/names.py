@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-_UUID = re.compile(r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
+from cursorbench.sessions.tellers import is_unique
+
 # What is an id, and no words: nothing, numbers, times, hexadecimal digits; these behind a short prefix too.
 _ID = re.compile(
     r"|(?:[a-z]{1,10}[-_])?(?=[^g-zG-Z]*\d)[0-9a-fA-F:. _-]{1,64}"
@@ -18,8 +19,3 @@ def session_name(kind: str, session: str, pseudonym: Callable[[bytes], str]) -> 
     if is_unique(session):
         return session
     return f"{kind}:{session if _ID.fullmatch(session) else pseudonym(session.encode())[:24]}"
-
-
-def is_unique(session: str) -> bool:
-    """Whether this is the session's name in all kinds of logs."""
-    return _UUID.fullmatch(session) is not None

@@ -262,11 +262,13 @@ def _nothing(counted: Mapping[str, Any], found: LeftOut) -> InconclusiveError:
             f"all {counted['forgotten']} answers are of users who were forgotten",
             hint="to take them in again on purpose, name another --user",
         )
-    if not counted["files"] and not counted["items"] and not counted["quarantined"]:
+    received = counted.get("received")
+    read_none = received is None and not counted["files"] and not counted["items"]
+    if read_none and not counted["quarantined"]:
         return InconclusiveError(
             "no files were found", hint="name session logs, or folders of them; docs/sources.md says where"
         )
-    return found.nothing(counted["files"])
+    return found.nothing(counted["files"], received)
 
 
 def _warnings(counted: Mapping[str, Any], left_out: LeftOut) -> list[str]:

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from cursorbench.sessions import entire_branch, git_ai, kinds
+from cursorbench.sessions.copies import Copies, digest_of
 from cursorbench.sessions.entire_beside import in_order
 from cursorbench.sessions.git_environment import only_reading
 from cursorbench.sessions.items import Item, Place, Quarantined, Read
 from cursorbench.sessions.seen import Seen
+from cursorbench.sessions.tellers import SECOND_HAND, Tellers
 from stages.collect.logs import received
 from stages.collect.logs.clock import zone_of
-from stages.collect.logs.copies import Copies, digest_of
 from stages.collect.logs.survival import repository_facts
-from stages.collect.logs.tellers import SECOND_HAND, Tellers
 from stages.errors import InputMissingError, IntegrityError, RtrlError, UsageError
 from stages.inbox.reader import LAST, Inbox, Left
 from stages.inbox.records import NOBODY, OWN, Sender
@@ -166,10 +166,10 @@ class Source:
             for n, item in enumerate(received.items(kind, log) if kind != OWN else ()):
                 if isinstance(item, Item) and (kind, item.session, sender.mark) in own:
                     left.out("own_session", int(sender.mark, 16), n)
-                elif (taken := tellers.take(kind, item, sender)) is not None:
+                elif (taken := tellers.take(kind, item, sender.mark)) is not None:
                     yield kind, taken, sender
         for kind, item in self._found():
-            if (taken := tellers.take(kind, item, NOBODY)) is not None:
+            if (taken := tellers.take(kind, item)) is not None:
                 yield kind, taken, NOBODY
 
     def _found(self) -> Iterator[tuple[str, Read]]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
+from cursorbench.builder import elsewhere
 from cursorbench.builder.candidates import Bounds, Candidate, Rejected, Scan, scan
 from cursorbench.builder.draft import with_settings
-from cursorbench.builder.fields import fields
+from cursorbench.builder.fields import fields, slug, task_name
 from cursorbench.builder.instruction import Instruction
 from cursorbench.builder.patch import File
 from cursorbench.builder.settings import Settings
 from cursorbench.history.branch import branch_of
 from cursorbench.history.repository import Repository
+from cursorbench.tasks.settings import is_folder_name
 from tests.cursorbench.history.gits import HOUR, T0, Git
 
 T = "tests/test_m.py"
@@ -69,6 +73,73 @@ def test_a_history(tmp_path: Path) -> None:
     for n, (_, files, message) in enumerate(steps):
         git.commit((n + 1) * HOUR, files, message)
     assert reasons(git) == [*reversed([reason for reason, _, _ in steps]), "root"]
+
+
+def test_a_partial_clone_rejects_what_it_lacks_and_no_more(tmp_path: Path) -> None:
+    """It ended the build of all commits, as git counts a change's lines by the files of both sides."""
+    git = Git(tmp_path / "git")
+    git.commit(0, {"m.py": CODE, T: TEST})
+    first, second = CODE.replace("n\n", "n + 1\n"), CODE.replace("n\n", "n + 1 + 2\n")
+    git.commit(HOUR, {"m.py": first, T: TEST.replace("== 1", "== 2")}, "f counts one up")
+    git.commit(2 * HOUR, {"m.py": second, T: TEST.replace("== 1", "== 4")}, "f counts three up")
+    git("config", "uploadpack.allowFilter", "true")
+    clone = tmp_path / "clone"
+    git("clone", "-q", "--filter=blob:none", f"file://{git.folder}", str(clone))  # has the newest files
+    with Repository(clone) as repository:
+        found = list(scan(repository, branch_of(repository, "HEAD"), Scan()))
+        lacks = {oid for path in ("m.py", T) if (oid := repository.find(repository.root("HEAD~1"), path))}
+    told = [(one.reason, one.subject) for one in found if isinstance(one, Rejected)]
+    assert told[:2] == [("object_missing", "f counts three up"), ("object_missing", "f counts one up")]
+    assert isinstance(found[0], Rejected)
+    assert found[0].detail.split(":")[0] in lacks
+    complete = ("fetch", "-q", "--refetch", "--no-filter", "origin")  # as the page says
+    subprocess.run(["git", "-C", str(clone), *complete], check=True)
+    with Repository(clone) as repository:
+        found = list(scan(repository, branch_of(repository, "HEAD"), Scan()))
+    assert [isinstance(one, Candidate) for one in found] == [True, True, False]
+
+
+def test_a_test_file_whose_name_is_no_utf8_is_told(tmp_path: Path) -> None:
+    """A task names its test files in JSON: it could not be written, which was said by Python's codec."""
+    git = Git(tmp_path)
+    git.commit(0, {"m.py": CODE, T: TEST})
+    with (tmp_path / "tests" / os.fsdecode(b"caf\xe9.txt")).open("w") as file:
+        file.write("x\n")
+    git.commit(HOUR, {"m.py": CODE.replace("n\n", "n + 1\n"), T: TEST.replace("== 1", "== 2")}, "one up")
+    assert reasons(git) == ["not_utf8", "root"]
+
+
+def test_what_lies_in_no_objects_of_the_repository_is_said(tmp_path: Path) -> None:
+    """Commits whose tests need a submodule make no tasks, and only the words of their tests told why."""
+    git = Git(tmp_path)
+    git.commit(0, {"m.py": CODE, ".gitattributes": "*.py text\n"})
+    with Repository(git.folder) as repository:
+        assert elsewhere.told(repository, "HEAD") == ""
+    for n in range(4):
+        git("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},vendor/lib{n}")
+    git("commit", "-q", "-m", "libraries")
+    rest = "; a commit whose tests need them makes no task"
+    within = "submodules (vendor/lib0, vendor/lib1, vendor/lib2, ...)"
+    with Repository(git.folder) as repository:
+        assert elsewhere.told(repository, "HEAD") == f"not in tasks: {within}{rest}"
+    git("rm", "-q", "--cached", "vendor/lib3")
+    git.commit(HOUR, {".gitattributes": "*.bin filter=lfs diff=lfs merge=lfs -text\n"})
+    with Repository(git.folder) as repository:
+        told = elsewhere.told(repository, "HEAD")
+    assert told == f"not in tasks: what Git LFS keeps{rest}"
+
+
+def test_any_repository_has_a_name_that_a_suite_may_have() -> None:
+    """A folder with a blank or an umlaut in its name was refused: "is no name for a suite"."""
+    named = {
+        "me/m": "me__m",
+        "My Project": "My__Project",
+        "größe": "gr____e",
+        ".github": "github",
+        "名前": "",
+    }
+    assert {name: slug(name) for name in named} == named
+    assert all(is_folder_name(task_name(name, "c" * 40)) for name in named)
 
 
 def test_merges_are_no_candidates_and_their_branches_are(tmp_path: Path) -> None:

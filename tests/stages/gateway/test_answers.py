@@ -250,6 +250,24 @@ async def test_sampling_is_recorded_and_sent_in_full(rig: Rig) -> None:
         assert gone not in second, gone
 
 
+async def test_what_a_model_sees_otherwise_than_as_tokens_is_recorded_by_its_kind(rig: Rig) -> None:
+    """The record has ids that stand for an image, and no pixels: its logprobs cannot be computed again."""
+    text = {"type": "text", "text": "what is wrong here?"}
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    sound = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
+    for parts in (
+        [text, {"type": "refusal", "refusal": "no"}, {"text": "as vLLM takes it"}, "a string"],
+        [text, image, sound, image],
+        [{"image_url": "https://example.test/a.png"}, {"type": "hologram"}],
+    ):
+        await rig.chat("", messages=[{"role": "user", "content": parts}])
+    shown = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
+    seen = {"model": "rtrl", "max_tokens": 9, "messages": [{"role": "user", "content": [text, shown]}]}
+    await rig.http.post("/v1/messages", json=seen)
+    found = [one.sampling.unknown for one in rig.generations()]
+    assert found == [(), ("image_url", "input_audio"), ("content_part", "image_url"), ("image_url",)]
+
+
 async def test_the_configured_defaults_are_used_and_recorded(tmp_path: Any) -> None:
     async with running(tmp_path, sampling={"temperature": 0.7, "top_k": 20}) as rig:
         await rig.chat("x")

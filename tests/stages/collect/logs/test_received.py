@@ -20,6 +20,7 @@ from stages.collect.logs.state import Record
 from stages.collect.logs.turns import Turns
 from stages.collect.run import CollectStage
 from stages.errors import InconclusiveError
+from stages.inbox.records import OWN
 from stages.inbox.writer import InboxWriter, Received
 from stages.init import init_bare
 from stages.registry import gc
@@ -199,6 +200,25 @@ def test_records_received_after_all_was_lost_stay_until_they_are_collected(
     assert retention.received(workspace, store, 30.0, later) == []
     collect(place)
     assert len(retention.received(workspace, store, 30.0, later)) == 1
+
+
+def test_received_records_without_an_answer_of_another_system_are_said_to_be_that(
+    place: tuple[Workspace, Store],
+) -> None:
+    """Not that no files were found: of its own answers the gateway keeps nothing that exporters tell."""
+    workspace, _ = place
+    vault = Vault.open(workspace.keys_dir)
+    writer = InboxWriter(workspace.inbox_dir, vault, segment_bytes=1 << 20, max_bytes=1 << 30)
+    mark = orjson.dumps(["otel", "a" * 32])
+    writer.append([Received("k", "ada", OWN, [mark])])
+    with pytest.raises(InconclusiveError, match=r"^nothing that the gateway received") as caught:
+        collect(place)
+    assert "`rtrl collect`" in caught.value.hint
+    writer.append([Received("k", "ada", "otel", [orjson.dumps(traces(chat("fix it", "done")))])])
+    writer.close()
+    vault.close()
+    with pytest.raises(InconclusiveError, match=r"; [1-9] records? of sessions that it answered itself$"):
+        collect(place)
 
 
 def test_logs_of_a_disk_go_under_the_key_that_there_was_before_a_forget(

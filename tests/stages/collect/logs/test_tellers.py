@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from cursorbench.sessions import items as said
+from cursorbench.sessions.tellers import LEFT_OUT, Tellers
 from stages.collect.logs.source import Source
-from stages.collect.logs.tellers import LEFT_OUT, Tellers
 from stages.collect.run import CollectStage
-from stages.inbox.records import NOBODY, Sender
 from stages.init import init_bare
 from stages.registry.store import Store
 from stages.result import StageResult
@@ -228,25 +227,25 @@ def turn(session: str = SESSION) -> said.AgentTurn:
 def test_what_entire_holds_of_its_agents_is_the_same_log() -> None:
     tellers = Tellers()
     for kind in ("claude-code", "entire", "claude-code"):
-        assert tellers.take(kind, turn(), NOBODY) == turn()
-    assert tellers.take("git-ai", turn(), NOBODY) == said.Quarantined(PLACE, LEFT_OUT)
-    assert tellers.take("git-ai", turn(), NOBODY) is None  # it is said once
+        assert tellers.take(kind, turn()) == turn()
+    assert tellers.take("git-ai", turn()) == said.Quarantined(PLACE, LEFT_OUT)
+    assert tellers.take("git-ai", turn()) is None  # it is said once
 
 
 def test_sessions_of_two_senders_and_those_named_by_their_kind_are_not_the_same() -> None:
     tellers = Tellers()
     for kind in ("codex", "otel"):
-        assert tellers.take(kind, turn("17"), NOBODY) == turn("17")
-    assert tellers.take("codex", turn(), NOBODY) == turn()
-    assert tellers.take("otel", turn(), Sender("ann", "1f")) == turn()
+        assert tellers.take(kind, turn("17")) == turn("17")
+    assert tellers.take("codex", turn()) == turn()
+    assert tellers.take("otel", turn(), "1f") == turn()
     request = said.UserTurn(session=SESSION, place=PLACE, text="x")
-    assert tellers.take("otel", request, NOBODY) == said.Quarantined(PLACE, LEFT_OUT)
+    assert tellers.take("otel", request) == said.Quarantined(PLACE, LEFT_OUT)
 
 
 def test_a_log_of_requests_alone_tells_no_session() -> None:
     """So Entire's prompts, of agents whose transcripts cannot be read, leave them to SpecStory's."""
     tellers = Tellers()
     request = said.UserTurn(session=SESSION, place=PLACE, text="x")
-    assert tellers.take("entire", request, NOBODY) == request
-    assert tellers.take("specstory", request, NOBODY) == request
-    assert tellers.take("specstory", turn(), NOBODY) == turn()
+    assert tellers.take("entire", request) == request
+    assert tellers.take("specstory", request) == request
+    assert tellers.take("specstory", turn()) == turn()

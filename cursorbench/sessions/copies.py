@@ -1,6 +1,6 @@
-"""Which files of a collect have the same bytes, and what stands for a file's bytes in a run's record.
+"""Which files of one reading have the same bytes, and what stands for a file's bytes in a run's record.
 
-Not for: what files with different bytes tell of one session (`tellers.py`, `cursorbench/sessions/seen.py`).
+Not for: what files with different bytes tell of one session (`tellers.py`, `seen.py`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from stages.collect.logs.copies import Copies, digest_of
+from cursorbench.sessions.copies import Copies, digest_of
 
 
 def test_a_file_without_a_length_or_an_end(tmp_path: Path) -> None:
