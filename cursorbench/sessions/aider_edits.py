@@ -22,7 +22,7 @@ _MIDDLE = re.compile(r"^={5,9}\s*$")
 REPLACE = re.compile(r"^>{5,9} (?:REPLACE|UPDATED)\s*$")
 _PATCH = "*** Begin Patch"
 _CLOSE = 0.8  # how near a name is that Aider takes for a file's
-_LONGEST = 1000  # characters of a name that is compared so
+_LONGEST, _MOST = 100, 20  # characters of a name, and edits, that are compared so: it takes their square
 _TAG = re.compile(r"^<(source|code|pre|codeblock|sourcecode)>")
 _CLOSED = re.compile(r"^</(source|code|pre|codeblock|sourcecode)>")
 _FAILED = re.compile(r"(?:exactly match|to match) lines in (.+?)\s*$")
@@ -194,12 +194,18 @@ def of_file(edits: Sequence[Proposed], path: str) -> list[Proposed]:
         lambda told: told == path,
         lambda told: spelt(told) == name,
         lambda told: told == name.rpartition("/")[2],
-        lambda told: len(told) < _LONGEST and get_close_matches(told, [path[:_LONGEST]], cutoff=_CLOSE),
     )
     mine = next((found for test in is_it if (found := [one for one in edits if test(one.path)])), [])
+    mine = mine or [one for one in edits[:_MOST] if _is_nearly(one.path, path)]
     for edit in mine:
         edit.path = edit.path if spelt(edit.path) == name else path
     return mine
+
+
+def _is_nearly(told: str, path: str) -> bool:
+    if max(len(told), len(path)) > _LONGEST:
+        return False
+    return bool(get_close_matches(told, [path], cutoff=_CLOSE))
 
 
 def spelt(path: str) -> str:
