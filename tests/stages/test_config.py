@@ -193,6 +193,21 @@ def test_no_number_is_no_setting(setting: str) -> None:
         Settings.parse("", source="rtrl.toml", overrides=[setting])
 
 
+@pytest.mark.parametrize("section", ["deploy", "rollback"])
+def test_who_waits_for_answers_waits_for_the_swap_behind_them(section: str) -> None:
+    """Of a drain of 300 s, and the swap's own 180 s, each deploy under a long answer ended with "the gateway
+    did not answer /admin/swap in time" (13), after 180 s."""
+    with pytest.raises(
+        UsageError, match=rf"setting {section} in --set.*: swap_timeout_s .* raise swap_timeout"
+    ):
+        parse("", f"{section}.drain_timeout_s=300")
+    text = f"[populations.acme.{section}]\nswap_timeout_s = 1"
+    with pytest.raises(UsageError, match=r"swap_timeout_s \(1\) is for all of a swap"):
+        parse(text)
+    settings = parse("", f"{section}.drain_timeout_s=300", f"{section}.swap_timeout_s=301")
+    assert getattr(settings, section).drain_timeout_s == 300
+
+
 def test_the_example_of_a_setting_is_one() -> None:
     with pytest.raises(UsageError) as caught:
         parse("", "nonsense")
