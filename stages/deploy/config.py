@@ -35,7 +35,7 @@ class DeployConfig(ShadowConfig):
 
     @model_validator(mode="after")
     def _time_to_load(self) -> Self:
-        require_time_to_load(self.drain_timeout_s, self.swap_timeout_s)
+        require_time_to_load(self.swap_timeout_s, drain_timeout_s=self.drain_timeout_s)
         return self
 
     @field_validator("store")

@@ -25,7 +25,8 @@ class RollbackConfig(BaseModel):
     swap_timeout_s: float = Field(
         DEFAULT.swap_timeout_s,
         gt=0,
-        description="drain, load, reset and verification together: more than drain_timeout_s",
+        description="drain, load, reset and verification together: more than drain_timeout_s and "
+        "engine_timeout_s",
     )
     engine_timeout_s: float = Field(
         DEFAULT.engine_timeout_s,
@@ -39,5 +40,9 @@ class RollbackConfig(BaseModel):
 
     @model_validator(mode="after")
     def _time_to_load(self) -> Self:
-        require_time_to_load(self.drain_timeout_s, self.swap_timeout_s)
+        require_time_to_load(
+            self.swap_timeout_s,
+            drain_timeout_s=self.drain_timeout_s,
+            engine_timeout_s=self.engine_timeout_s,
+        )
         return self

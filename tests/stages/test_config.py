@@ -204,8 +204,17 @@ def test_who_waits_for_answers_waits_for_the_swap_behind_them(section: str) -> N
     text = f"[populations.acme.{section}]\nswap_timeout_s = 1"
     with pytest.raises(UsageError, match=r"swap_timeout_s \(1\) is for all of a swap"):
         parse(text)
-    settings = parse("", f"{section}.drain_timeout_s=300", f"{section}.swap_timeout_s=301")
+    settings = parse("", f"{section}.drain_timeout_s=300", f"{section}.swap_timeout_s=331")
     assert getattr(settings, section).drain_timeout_s == 300
+
+
+def test_a_rollback_waits_for_its_engine() -> None:
+    """Its engine had 120 s, and the swap 60: it was still loading when the command gave up."""
+    with pytest.raises(
+        UsageError, match=r"no longer than drain_timeout_s \(2\) and engine_timeout_s \(120\)"
+    ):
+        parse("[rollback]\nengine_timeout_s = 120")
+    parse("[rollback]\nengine_timeout_s = 120\nswap_timeout_s = 123")
 
 
 def test_the_example_of_a_setting_is_one() -> None:
