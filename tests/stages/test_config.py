@@ -208,6 +208,14 @@ def test_who_waits_for_answers_waits_for_the_swap_behind_them(section: str) -> N
     assert getattr(settings, section).drain_timeout_s == 300
 
 
+@pytest.mark.parametrize("url", ["http://[x", "http://h:99999", "http://h:abc", "http://:8000", "http://ä.."])
+@pytest.mark.parametrize("name", ["url", "helper"])
+def test_a_target_has_an_address(name: str, url: str) -> None:
+    """`rtrl serve` ended as a bug, or looked for an engine on a host without a name."""
+    with pytest.raises(UsageError, match=rf"setting targets\.a\.{name} in .*: is no address"):
+        parse('[targets.a]\nurl = "http://[::1]:8000/vllm"', f"targets.a.{name}={url}")
+
+
 def test_a_rollback_waits_for_its_engine() -> None:
     """Its engine had 120 s, and the swap 60: it was still loading when the command gave up."""
     with pytest.raises(
