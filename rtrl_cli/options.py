@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from cursorbench.errors import UsageError
+from stages.durations import WAIT_S
 
 
 def path(text: str) -> Path:
@@ -58,6 +59,7 @@ LockTimeout = Annotated[
     typer.Option("--lock-timeout", metavar="SECONDS", min=0, help="How long to wait for a lock."),
 ]
 MAX_SEED = 2**63 - 1  # as the registry keeps it
+MOST_DRAWN = 1_000_000  # people or requests, as of `eval.requests`: all are drawn before the first is asked
 Seed = Annotated[
     int | None,
     typer.Option("--seed", min=0, max=MAX_SEED, help="Seed of this run; default workspace.seed."),
@@ -70,7 +72,9 @@ Watch = Annotated[bool, typer.Option("--watch", help="Look again and again.")]
 EVERY_S = 60.0
 Every = Annotated[
     float | None,
-    typer.Option("--every", min=1, help=f"Seconds between two looks of --watch; default {EVERY_S:.0f}."),
+    typer.Option(
+        "--every", min=1, max=WAIT_S, help=f"Seconds between two looks of --watch; default {EVERY_S:.0f}."
+    ),
 ]
 REFS = "checkpoint@live, KIND@vN, KIND@latest, sha256:PREFIX"
 Ref = Annotated[str, typer.Argument(metavar="REF", help=f"{REFS}.")]

@@ -208,7 +208,7 @@ def main() -> int:
         generated.write(Path(folder), Random(arguments.seed))
         files = sources(Path(folder), arguments.kind)
         real = sources(arguments.data, arguments.kind) if arguments.data.exists() else []
-        if not real:
+        if not real and not (arguments.kind and files):
             print(f"no log that is recognised at {arguments.data}", file=sys.stderr)
             return 1
         done, failures = fuzz([*files, *real], arguments.inputs, arguments.seed, keep)

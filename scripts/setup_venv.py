@@ -175,6 +175,7 @@ def main() -> None:
         if is_current(extras, wanted):
             return
         started = time.monotonic()
+        STAMP.unlink(missing_ok=True)  # a start that is cut short leaves an environment of two makes
         make_venv()
         target = f"{ROOT}[{','.join(sorted(extras))}]"
         say("installing; this takes one to four minutes")
@@ -189,5 +190,6 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except OSError as error:  # a checkout of somebody else's, a full disk, a program that is not there
+    # a checkout of somebody else's, a full disk, a program that is not there; pip, which has said why
+    except (OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"setup: {error}")

@@ -14,8 +14,8 @@ def checked(url: str) -> str:
         raise ValueError("must begin with http:// or https://")
     try:
         parts = urlsplit(url)
-        named = bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets that do not close, a port that is no number
+        named = bool(parts.hostname and parts.hostname.encode("idna")) and parts.port != 0
+    except ValueError:  # brackets that do not close, a port that is no number, a name that no host has
         named = False
     if not named:
         raise ValueError("is no address: http://HOST or http://HOST:PORT, and a path")

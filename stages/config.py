@@ -63,7 +63,9 @@ class WorkspaceConfig(BaseModel):
 
     line: str = Field("auto", pattern=r"^[a-z0-9][a-z0-9_.-]*$", description="the checkpoint line worked on")
     serves: str = Field(
-        "", description="the line that `rtrl serve` serves; by default `line`, or `auto` for a population's"
+        "",
+        pattern=r"^([a-z0-9][a-z0-9_.-]*)?$",
+        description="the line that `rtrl serve` serves; by default `line`, or `auto` for a population's",
     )
     seed: int = Field(0, ge=0, lt=2**63, description="default of --seed")
 

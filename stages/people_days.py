@@ -14,6 +14,7 @@ import msgspec
 
 from cursorbench.files import write_whole
 from stages.errors import DependencyDownError, InputMissingError, IntegrityError
+from stages.gateway.key_file import DEFAULT_KEY
 from stages.target.endpoint import running_endpoint
 from stages.workspace import Workspace
 
@@ -47,7 +48,7 @@ def place(folder: Path | None, url: str | None, key_file: Path | None) -> Place:
                 f"nothing is being served in {workspace.root}", hint="start `rtrl serve --detach` first"
             )
         url = endpoint.url
-    return Place(url, _key(key_file or workspace.keys_dir / "default.key"), workspace.run_dir)
+    return Place(url, _key(key_file or workspace.keys_dir / DEFAULT_KEY), workspace.run_dir)
 
 
 def _key(path: Path) -> str:

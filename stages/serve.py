@@ -112,9 +112,10 @@ def serve(workspace: Workspace, store: Store, *, say: Say, ready: Callable[[Read
 
 
 class _Host:
-    """Everything that lives as long as one `rtrl serve`."""
+    """All that lives as long as one `rtrl serve`; lines of populations are beside, whichever is worked on."""
 
     def __init__(self, workspace: Workspace, store: Store, notifier: Notifier, say: Say) -> None:
+        workspace = workspace.on_line(workspace.settings.workspace.serves)
         settings = workspace.settings
         self.workspace, self.store, self.say = workspace, store, say
         self.config: GatewayConfig = settings.gateway

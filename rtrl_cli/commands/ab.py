@@ -102,7 +102,7 @@ class _Looks:
         from stages.result import attach_result, status_of
 
         if self.last is not None and ended(self.store, self.last.deployment):
-            _promoted(self.last, document=self.as_json and self.decide)
+            _promoted(self.last, document=self.as_json and self.decide, quiet=self.quiet)
             return True
         begun, user = time.monotonic(), who()
         with make_progress(quiet=self.quiet) as progress:
@@ -134,7 +134,8 @@ class _Looks:
         except DependencyDownError as error:
             if not self.decide:
                 raise
-            message(str(error), kind="warning")
+            if not self.quiet:
+                message(str(error), kind="warning")
             return False
 
 
@@ -146,9 +147,10 @@ def _opened(workspace: Path | None, overrides: Sequence[str]) -> tuple[Workspace
     return found, store
 
 
-def _promoted(seen: Seen, *, document: bool) -> None:
+def _promoted(seen: Seen, *, document: bool, quiet: bool) -> None:
     """Somebody else ended the canary. There is one document in that case too: the last look."""
-    message(f"{seen.deployment} was promoted meanwhile")
+    if not quiet:
+        message(f"{seen.deployment} was promoted meanwhile")
     if document:
         show(True, _result(seen, 0.0).envelope(), str)
 

@@ -15,6 +15,24 @@ if TYPE_CHECKING:
     from stages.demo.run import View
 
 
+Users = Annotated[
+    int,
+    typer.Option("--users", min=0, max=options.MOST_DRAWN, help="Simulated users; 0: the recipe's number."),
+]
+Requests = Annotated[
+    int, typer.Option("--requests", min=0, max=options.MOST_DRAWN, help="Requests a cycle; 0: the recipe's.")
+]
+Replay = Annotated[
+    int,
+    typer.Option(
+        "--replay",
+        min=2,
+        max=options.MOST_DRAWN,
+        help="Held-out requests for the first and the last checkpoint.",
+    ),
+]
+
+
 def command(
     directory: Annotated[
         Path,
@@ -26,15 +44,9 @@ def command(
     seed: Annotated[
         int, typer.Option("--seed", min=0, max=options.MAX_SEED, help="Of the users and of training.")
     ] = 0,
-    users: Annotated[
-        int, typer.Option("--users", min=0, help="Simulated users; 0: the recipe's number.")
-    ] = 0,
-    requests: Annotated[
-        int, typer.Option("--requests", min=0, help="Requests a cycle; 0: the recipe's.")
-    ] = 0,
-    replay: Annotated[
-        int, typer.Option("--replay", min=2, help="Held-out requests for the first and the last checkpoint.")
-    ] = 1500,
+    users: Users = 0,
+    requests: Requests = 0,
+    replay: Replay = 1500,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

@@ -96,7 +96,6 @@ def command(
     warnings = []
     if html is not None and not no_examples and found.holds(html):
         no_examples, warnings = True, [WITHIN]
-        message(WITHIN, kind="warning")
     experiences = choose(store, refs or (), found.settings.workspace.line, everything=everything)
     texts = not no_examples and (html is not None or as_json)
     report = build(found, store, *experiences, by=populations, last=last, texts=texts)
@@ -104,8 +103,8 @@ def command(
         from stages.report.page import render, write
 
         write(html, render(report))
-        if not quiet:
-            message(f"wrote {html}")
+    if not quiet:
+        _say(warnings, html)
     document = envelope(
         "report",
         "succeeded",
@@ -115,6 +114,13 @@ def command(
         warnings=warnings,
     )
     show(as_json, document, lambda: text(report))
+
+
+def _say(warnings: Sequence[str], page: Path | None) -> None:
+    for warning in warnings:
+        message(warning, kind="warning")
+    if page is not None:
+        message(f"wrote {page}")
 
 
 def text(report: Report) -> str:

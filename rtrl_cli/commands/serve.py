@@ -122,7 +122,9 @@ def _detach(found: Workspace, store: Store, say: Callable[[str], None], as_json:
 
 
 def _key_file(workspace: Workspace) -> str:
-    return str(workspace.keys_dir / "default.key")
+    from stages.gateway.key_file import DEFAULT_KEY
+
+    return str(workspace.keys_dir / DEFAULT_KEY)
 
 
 def _facts(endpoint: Endpoint, *, model: str, key_file: str) -> dict[str, Any]:

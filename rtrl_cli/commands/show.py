@@ -31,26 +31,30 @@ def command(
     workspace: options.Workspace = None,
 ) -> None:
     """Show one artifact (its record, files, who made it), one run or one deployment."""
+    from stages.registry.models import ARTIFACT_KINDS
+
     found, store = open_store(workspace, options.settings((), line))
     if ref.startswith("deployment-"):
+        _refuse_rebuild(rebuild, ref)
         from stages.registry.looks import looks_of, shadows_of
 
         told = {"shadow": shadows_of(store, ref), "looks": looks_of(store, ref)}
         shown = {"deployment": {**store.deployments.get(ref).__dict__, **told}}
-    elif (
-        "@" in ref
-        or ":" in ref
-        or ref in ("interactions", "experience", "checkpoint", "line_state", "report")
-    ):
+    elif "@" in ref or ":" in ref or ref in ARTIFACT_KINDS:
         artifact = store.resolve(ref, found.settings.workspace.line)
-        if rebuild and artifact.kind != "checkpoint":
-            raise UsageError(f"--rebuild is of checkpoints; {artifact.ref} is none", hint="leave it away")
+        _refuse_rebuild(rebuild and artifact.kind != "checkpoint", artifact.ref)
         if rebuild:
             store.checkpoint_folder(artifact)
         shown = {"artifact": describe(store, artifact)}
     else:
+        _refuse_rebuild(rebuild, ref)
         shown = {"run": describe_run(store, ref)}
     show(as_json, envelope("show", "succeeded", metrics=shown), lambda: text(shown))
+
+
+def _refuse_rebuild(of_another: bool, name: str) -> None:
+    if of_another:
+        raise UsageError(f"--rebuild is of checkpoints; {name} is none", hint="leave it away")
 
 
 def describe(store: Store, artifact: Artifact) -> dict[str, Any]:

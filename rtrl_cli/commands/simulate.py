@@ -7,23 +7,38 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cursorbench.errors import UsageError
 from rtrl_cli import options
 from rtrl_cli.output import envelope, make_progress, number, pairs, show, table
 
 if TYPE_CHECKING:
     from evals.population.simulate import Summary
 
-Users = Annotated[int, typer.Option("--users", min=1, help="People.")]
+LAST_DAY = 36_500  # a hundred years: the gateway takes no time beyond the year 3000
+MOST_AT_WORK = 4096  # each with a connection of its own
+
+Users = Annotated[int, typer.Option("--users", min=1, max=options.MOST_DRAWN, help="People.")]
 Requests = Annotated[
-    int, typer.Option("--requests", min=1, help="Requests of the day; follow-ups come on top.")
+    int,
+    typer.Option(
+        "--requests", min=1, max=options.MOST_DRAWN, help="Requests of the day; follow-ups come on top."
+    ),
 ]
 PopulationSeed = Annotated[int, typer.Option("--seed", min=0, help="Which population.")]
 Day = Annotated[
     int | None,
-    typer.Option("--day", min=0, help="Which day of their lives; default the next one.", show_default=False),
+    typer.Option(
+        "--day",
+        min=0,
+        max=LAST_DAY,
+        help="Which day of their lives; default the next one.",
+        show_default=False,
+    ),
 ]
 Split = Annotated[str, typer.Option("--split", metavar="train|heldout", help="People to train on, or not.")]
-Concurrency = Annotated[int, typer.Option("--concurrency", min=1, help="People at work at a time.")]
+Concurrency = Annotated[
+    int, typer.Option("--concurrency", min=1, max=MOST_AT_WORK, help="People at work at a time.")
+]
 Url = Annotated[str | None, typer.Option("--url", help="The gateway; default the one this workspace serves.")]
 KeyFile = Annotated[
     Path | None,
@@ -62,17 +77,31 @@ def command(
     from stages import people_days
 
     where = people_days.place(workspace, url, key_file)
-    lived = people_days.next_day(where.run_dir, split, seed) if day is None else day
+    lived = _next_day(where.run_dir, split, seed) if day is None else day
     traffic = Traffic(where.url, where.key, users, requests, seed, split, lived, concurrency)  # type: ignore[arg-type]
     with make_progress(quiet) as progress:
         progress.start(f"day {lived} of {users} people", requests)
         started = time.monotonic()
         summary = asyncio.run(simulate(traffic, progress.advance))
-    people_days.lived(where.run_dir, split, seed, lived)
+    if summary.episodes:  # else nobody has lived it, and it would be skipped
+        people_days.lived(where.run_dir, split, seed, lived)
     seconds = round(time.monotonic() - started, 3)
     metrics = {**summary.to_json(), "users": users, "seed": seed, "split": split, "day": lived}
     document = envelope("simulate", "succeeded", metrics=metrics, duration_s=seconds)
     show(as_json, document, lambda: _text(summary, metrics, seconds))
+
+
+def _next_day(run_dir: Path | None, split: str, seed: int) -> int:
+    """The first day that these people have not lived yet. Raises UsageError: they have lived all."""
+    from stages import people_days
+
+    day = people_days.next_day(run_dir, split, seed)
+    if day > LAST_DAY:
+        raise UsageError(
+            f"these people have lived their last day, {LAST_DAY}",
+            hint="take others with --seed, or name an earlier --day",
+        )
+    return day
 
 
 def _text(summary: Summary, metrics: dict[str, Any], seconds: float) -> str:

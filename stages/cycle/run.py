@@ -49,7 +49,7 @@ _FEEDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
 }
 # what goes away by itself: time, locks, whatever is down
 _PASSING = (LateError, LockedError, DependencyDownError)
-CHECKED = ("distill", "eval")  # have a `check`; a dry run loads no other, which takes seconds
+CHECKED = ("distill", "eval", "deploy")  # have a `check`; a dry run loads no other, which takes seconds
 Listener = Callable[[str, StageResult | None], None]
 
 

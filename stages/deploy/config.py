@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import ConfigDict, Field, field_validator
+from typing import Self
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from stages.delivery.place import place
+from stages.durations import require_time_to_load
 from stages.shadow.config import ShadowConfig
 
 
@@ -23,10 +26,17 @@ class DeployConfig(ShadowConfig):
         "endpoints come from the environment",
     )
     drain_timeout_s: float = Field(60, gt=0, description="requests in flight may take this long to finish")
-    swap_timeout_s: float = Field(180, gt=0, description="drain, load, reset and verification together")
+    swap_timeout_s: float = Field(
+        180, gt=0, description="drain, load, reset and verification together: more than drain_timeout_s"
+    )
     lock_timeout_s: float = Field(
         0, ge=0, description="how long to wait for another deployment of the target"
     )
+
+    @model_validator(mode="after")
+    def _time_to_load(self) -> Self:
+        require_time_to_load(self.swap_timeout_s, drain_timeout_s=self.drain_timeout_s)
+        return self
 
     @field_validator("store")
     @classmethod

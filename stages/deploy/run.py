@@ -60,6 +60,16 @@ class DeployStage:
     promote: bool = False
     only: str = ""
 
+    def check(self, workspace: Workspace) -> None:
+        """Whether `deploy.store` is a kind of store that there is, which a cycle asks before it begins.
+
+        What is in it is not looked at. Raises as `Depot` (5, 13).
+        """
+        if url := workspace.settings.deploy.store:
+            from stages.delivery.depot import Depot
+
+            Depot(url)
+
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """`checkpoint`: the candidate; `report`: what lets it pass, when there is one.
 

@@ -1,10 +1,12 @@
 """The store: what a workspace has made, found by reference, kind, line or run.
 
-`Store` is the only door to the registry for stages and commands. It gives plain `Artifact` records;
-rows leave it only for runs and deployments, detached from the database.
+`Store` is the door for stages and commands to artifacts, aliases, runs and `deployments`. It gives plain
+`Artifact` records; rows leave it only for runs and deployments, detached from the database.
 
-Not for: publishing (`publish.py` through the runner), sweeping and gc (`sweep.py`, `gc.py`), the
-fast status (`glance.py`).
+Not for: publishing (`publish.py` through the runner), sweeping and gc (`sweep.py`, `gc.py`), what is on
+record beside them (`looks.py`, `holdbacks.py`, `exports.py`, `pins.py`): these take a Store. Who has to be
+quick, or works while the store is away, reads the file itself (`glance.py`, `runlog.py`,
+`monitor/standing.py`, `rollback/first.py`).
 """
 
 from __future__ import annotations

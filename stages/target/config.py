@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from stages.addresses import checked
 
 # a number alone is the name of an engine of this machine
 NAME = re.compile(r"(?!\d+$)[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -33,6 +35,11 @@ class TargetConfig(BaseModel):
         "from `deploy.store`; without one it has to see this workspace's store under the same path",
     )
     helper_key_file: str = Field("", description="file with the bearer token the helper wants, as above")
+
+    @field_validator("url", "helper")
+    @classmethod
+    def _an_address(cls, url: str) -> str:
+        return checked(url) if url else url
 
     def within(self, root: Path) -> TargetConfig:
         """The same, its files' paths from the workspace's folder `root`."""

@@ -78,6 +78,9 @@ class Batch:
     left: dict[str, str] = field(default_factory=dict)  # episode id -> why it is not trained on
     masked: Counter[str] = field(default_factory=Counter)  # sampled tokens, by reason
     lost: dict[str, str] = field(default_factory=dict)  # generation id -> why it gives no gradient
+    quarantined: dict[str, str] = field(
+        default_factory=dict
+    )  # generation id -> what is wrong with its record
     seen: int = 0  # episodes in the experience
 
     @property
@@ -226,6 +229,7 @@ def without_episodes(batch: Batch, dropped: set[int], reason: str) -> tuple[Batc
         left=batch.left | {batch.episodes[index].episode_id: reason for index in sorted(dropped)},
         masked=Counter(batch.masked),
         lost=dict(batch.lost),
+        quarantined=dict(batch.quarantined),
         seen=batch.seen,
     )
     for row in batch.rows:

@@ -39,10 +39,10 @@ def load_batch(
     """
     experience, parent = inputs["experience"], inputs["parent"]
     forgotten: set[str] = set()
-    quarantined: Counter[str] = Counter()
+    quarantined: dict[str, str] = {}
 
     def quarantine(generation_id: str, reason: str) -> None:
-        quarantined[generation_id] += 1
+        quarantined.setdefault(generation_id, reason)
 
     def lag_of(checkpoint: str) -> int | None:
         return store.lag(checkpoint, parent.digest) if store.is_committed(checkpoint) else None
@@ -64,6 +64,7 @@ def load_batch(
     if quarantined:
         batch.masked["quarantined_generations"] = len(quarantined)
         batch.lost |= dict.fromkeys(quarantined, "quarantined")
+        batch.quarantined = quarantined
     return batch
 
 

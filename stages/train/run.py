@@ -113,6 +113,8 @@ class TrainStage:
         batch = load_batch(inputs, config, ctx.workspace, ctx.store)
         table = batch_table(batch)
         ctx.log.write("train.batch", **table)
+        for generation, reason in batch.quarantined.items():
+            ctx.log.write("train.quarantined", generation=generation, reason=reason)
         refuse_small(batch, inputs["experience"], config)
         from stages.train.pipeline import train
 

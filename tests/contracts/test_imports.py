@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("torch", "vllm", "transformers", "polars", "pyarrow", "numpy", "sqlmodel", "sqlalchemy", "pydantic")
 SHOW = """
 import sys
@@ -51,6 +53,15 @@ def test_layers_hold() -> None:
     script = Path(sys.executable).parent / "lint-imports"
     done = subprocess.run([str(script), "--no-cache"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_the_types_of_all_code_are_checked() -> None:
+    """scripts/chaosing was in no list: `mypy` passed whatever stood there."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    scripts = {path.parent.name for path in (ROOT / "scripts").glob("*/*.py")}
+    assert (
+        set(settings["tool"]["mypy"]["packages"]) == {"rtrl_cli", "stages", "evals", "cursorbench"} | scripts
+    )
 
 
 def test_importing_everything_does_nothing(tmp_path: Path) -> None:

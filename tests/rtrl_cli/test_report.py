@@ -105,6 +105,7 @@ def test_a_page_in_the_workspace_has_no_users_texts(workspace: Workspace, rtrl: 
     document = json.loads(done.stdout)
     assert (done.returncode, len(document["warnings"])) == (0, 1)
     assert document["warnings"][0] in done.stderr
+    assert rtrl(workspace, "--html", str(page), "-q").stderr == ""  # it is no error
     shown = {one["state"] for one in document["metrics"]["best"]}
     assert shown == {"withheld"}
     assert "Texts were left out." in page.read_text()

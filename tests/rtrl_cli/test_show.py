@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from rtrl_cli.app import app
@@ -42,3 +43,12 @@ def test_only_a_checkpoint_is_rebuilt(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["show", "line_state@v1", "--rebuild", "-w", str(workspace.root)])
     assert isinstance(done.exception, UsageError)
     assert "line_state@v1 is none" in done.exception.message
+
+
+@pytest.mark.parametrize("name", ["train-20261130T092508-29af2b1e", "deployment-20261130T092946-acb08d31"])
+def test_a_run_or_a_deployment_is_not_rebuilt(name: str, tmp_path: Path) -> None:
+    """Of these the flag was dropped, and exit 0 said that it had been done."""
+    workspace = Workspace.create(tmp_path / "w", "")
+    done = CliRunner().invoke(app, ["show", name, "--rebuild", "-w", str(workspace.root)])
+    assert isinstance(done.exception, UsageError)
+    assert f"{name} is none" in done.exception.message

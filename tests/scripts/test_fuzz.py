@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -80,3 +81,20 @@ def test_each_kind_of_fault_is_found(
     finally:
         signal.signal(signal.SIGPROF, before)
     assert any(said in each for each in found)
+
+
+@pytest.mark.parametrize(("kind", "code"), [("tensorzero", 0), ("codex", 1)])
+def test_a_kind_of_which_there_are_generated_logs_alone_is_fuzzed_too(
+    kind: str, code: int, fuzz: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `--kind` it ended with 1, "no log that is recognised"."""
+    asked: list[set[str]] = []
+
+    def counted(files: list[tuple[str, Path]], *_: object) -> tuple[Counter[str], list[object]]:
+        asked.append({kind for kind, _ in files})
+        return Counter({kind: 1}), []
+
+    monkeypatch.setattr(fuzz, "fuzz", counted)
+    monkeypatch.setattr(sys, "argv", ["fuzz.py", "--kind", kind, "--data", str(tmp_path), "--json"])
+    assert fuzz.main() == code
+    assert asked == ([{kind}] if code == 0 else [])

@@ -67,6 +67,27 @@ def test_an_environment_is_current_when_made_from_the_same(setup: ModuleType, tm
     assert not setup.is_current({"cpu"}, wanted)
 
 
+def test_an_environment_that_was_cut_short_is_not_current(
+    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a branch with other requirements; back on the first one it passed for what that one has."""
+    setup.PYTHON = tmp_path / "python"
+    setup.PYTHON.touch()
+    monkeypatch.setattr(setup, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["setup", "--run"])
+    setup.STAMP.write_text(json.dumps({"fingerprint": "of main", "extras": ["cpu"]}))
+    monkeypatch.setattr(setup, "fingerprint", lambda: "of a branch")
+    monkeypatch.setattr(setup, "make_venv", lambda: None)
+
+    def cut_short(_: str) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(setup, "install_with_uv", cut_short)
+    with pytest.raises(KeyboardInterrupt):
+        setup.main()
+    assert not setup.is_current({"cpu"}, "of main")
+
+
 @pytest.mark.parametrize("told", [True, False])
 def test_bytecode_is_made_at_once_where_python_is_told_to_leave_none(
     setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool
@@ -116,3 +137,23 @@ def test_what_the_system_refuses_is_one_line(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"setup: [Errno 21] Is a directory: '{tmp_path}/.venv.lock'\n"
+
+
+def test_what_pip_could_not_install_is_one_line_behind_what_pip_said(tmp_path: Path) -> None:
+    """It was a traceback."""
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "setup_venv.py", tmp_path / "scripts")
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    python.write_text(f"#!/bin/sh\n[ $1 = -c ] && echo {version} && exit\necho no such package >&2\nexit 1\n")
+    python.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "scripts" / "setup_venv.py", "--run"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "no such package" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("setup: Command ")

@@ -193,6 +193,38 @@ def test_no_number_is_no_setting(setting: str) -> None:
         Settings.parse("", source="rtrl.toml", overrides=[setting])
 
 
+@pytest.mark.parametrize("section", ["deploy", "rollback"])
+def test_who_waits_for_answers_waits_for_the_swap_behind_them(section: str) -> None:
+    """Of a drain of 300 s, and the swap's own 180 s, each deploy under a long answer ended with "the gateway
+    did not answer /admin/swap in time" (13), after 180 s."""
+    with pytest.raises(
+        UsageError, match=rf"setting {section} in --set.*: swap_timeout_s .* raise swap_timeout"
+    ):
+        parse("", f"{section}.drain_timeout_s=300")
+    text = f"[populations.acme.{section}]\nswap_timeout_s = 1"
+    with pytest.raises(UsageError, match=r"swap_timeout_s \(1\) is for all of a swap"):
+        parse(text)
+    settings = parse("", f"{section}.drain_timeout_s=300", f"{section}.swap_timeout_s=331")
+    assert getattr(settings, section).drain_timeout_s == 300
+
+
+@pytest.mark.parametrize("url", ["http://[x", "http://h:99999", "http://h:abc", "http://:8000", "http://ä.."])
+@pytest.mark.parametrize("name", ["url", "helper"])
+def test_a_target_has_an_address(name: str, url: str) -> None:
+    """`rtrl serve` ended as a bug, or looked for an engine on a host without a name."""
+    with pytest.raises(UsageError, match=rf"setting targets\.a\.{name} in .*: is no address"):
+        parse('[targets.a]\nurl = "http://[::1]:8000/vllm"', f"targets.a.{name}={url}")
+
+
+def test_a_rollback_waits_for_its_engine() -> None:
+    """Its engine had 120 s, and the swap 60: it was still loading when the command gave up."""
+    with pytest.raises(
+        UsageError, match=r"no longer than drain_timeout_s \(2\) and engine_timeout_s \(120\)"
+    ):
+        parse("[rollback]\nengine_timeout_s = 120")
+    parse("[rollback]\nengine_timeout_s = 120\nswap_timeout_s = 123")
+
+
 def test_the_example_of_a_setting_is_one() -> None:
     with pytest.raises(UsageError) as caught:
         parse("", "nonsense")

@@ -9,6 +9,9 @@ import typer
 
 from rtrl_cli import options
 
+LONGEST_S = 365 * 86_400.0  # as a task's own settings take it
+MOST_ATTEMPTS = 1000  # as of `eval.attempts`
+
 Out = Annotated[
     Path,
     typer.Option(
@@ -46,7 +49,8 @@ TestCommand = Annotated[
     ),
 ]
 Timeout = Annotated[
-    float, typer.Option("--timeout", metavar="S", help="Seconds of one run of the tests.", min=1)
+    float,
+    typer.Option("--timeout", metavar="S", help="Seconds of one run of the tests.", min=1, max=LONGEST_S),
 ]
 Sandbox = Annotated[str, typer.Option("--sandbox", metavar="NAME", help="auto, bubblewrap or docker.")]
 Cache = Annotated[

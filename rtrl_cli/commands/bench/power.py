@@ -12,6 +12,7 @@ import typer
 
 from cursorbench.errors import UsageError
 from rtrl_cli import options
+from rtrl_cli.commands.bench import flags
 from rtrl_cli.output import envelope, message, pairs, show, table
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from evals.worlds import Effects, Tasks
 
 MARGIN, ATTEMPTS = 0.05, 4
+MOST_TASKS = 100_000  # each is drawn in each world
 MOST_LOGITS = 10.0  # beyond it every task is one that a model always does, or never
 
 SuitePath = Annotated[
@@ -30,9 +32,14 @@ SuitePath = Annotated[
         parser=options.path,
     ),
 ]
-Tasks_ = Annotated[int | None, typer.Option("--tasks", min=2, help="Tasks, in place of a suite's.")]
+Tasks_ = Annotated[
+    int | None, typer.Option("--tasks", min=2, max=MOST_TASKS, help="Tasks, in place of a suite's.")
+]
 Attempts = Annotated[
-    int | None, typer.Option("--attempts", min=1, help="Of each model at each task; 4, or the pilot's.")
+    int | None,
+    typer.Option(
+        "--attempts", min=1, max=flags.MOST_ATTEMPTS, help="Of each model at each task; 4, or the pilot's."
+    ),
 ]
 Clusters = Annotated[
     int | None, typer.Option("--clusters", min=2, help="Clusters of --tasks; by default each is its own.")
@@ -60,7 +67,9 @@ ClusterEffect = Annotated[
     ),
 ]
 Alpha = Annotated[float, typer.Option("--alpha", min=0.0001, max=0.4999, help="Level, as `eval.alpha`.")]
-Worlds = Annotated[int, typer.Option("--worlds", min=100, help="Simulated comparisons for each figure.")]
+Worlds = Annotated[
+    int, typer.Option("--worlds", min=100, max=1_000_000, help="Simulated comparisons for each figure.")
+]
 Plot = Annotated[
     Path | None,
     typer.Option(

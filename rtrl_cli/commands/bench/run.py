@@ -46,7 +46,9 @@ AgentVenv = Annotated[
     Path | None,
     _path("--agent-venv", "Its virtual environment, node_modules or file; default found."),
 ]
-Attempts = Annotated[int, typer.Option("--attempts", metavar="K", min=1, help="Trials a task.")]
+Attempts = Annotated[
+    int, typer.Option("--attempts", metavar="K", min=1, max=flags.MOST_ATTEMPTS, help="Trials a task.")
+]
 Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Trials at once.")]
 Workers = Annotated[
     Literal["processes", "ray"], typer.Option("--workers", help="Of this machine, or of a Ray cluster.")
@@ -59,7 +61,7 @@ Budget = Annotated[
     typer.Option("--budget", metavar="LIMIT=N", help="turns, output_tokens, wall_s, ...; repeatable."),
 ]
 Temperature = Annotated[
-    float | None, typer.Option("--temperature", min=0, help="Default: as the server samples.")
+    float | None, typer.Option("--temperature", min=0, max=100, help="Default: as the server samples.")
 ]
 MaxTokens = Annotated[int | None, typer.Option("--max-tokens", metavar="N", min=1, help="Of one answer.")]
 SummaryAt = Annotated[

@@ -108,6 +108,16 @@ def test_without_time_it_is_first_come_first_served(fair_s: float, given: bool) 
             pass
 
 
+def test_the_shortest_time_that_a_setting_takes_is_over_at_once() -> None:
+    """Each request was answered 500, "this is a bug": what had passed were infinitely many such times."""
+    clock = Clock()
+    shares = Shares(2, 5e-324, clock)
+    assert [asked(shares, A, 3), asked(shares, B)] == [2, 0]
+    clock.now = 1.0
+    shares.give_back(A)
+    assert asked(shares, A) == 1
+
+
 def test_streams_are_shared_as_places_are() -> None:
     admission = Admission(running=4, queue=4, streams=2, fair_s=60.0)
     with admission.admit(A) as one, admission.admit(A) as two:

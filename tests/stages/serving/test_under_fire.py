@@ -19,7 +19,7 @@ import pytest
 from stages import serve
 from stages.engine.config import EngineConfig
 from stages.engine.process import EngineProcess
-from stages.errors import DependencyDownError, RtrlError
+from stages.errors import DependencyDownError, InputMissingError, RtrlError, UsageError
 from stages.gateway.arms import Arm, Arms, Canary
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
@@ -167,6 +167,38 @@ def test_a_registry_that_takes_no_writes_does_not_keep_serve_from_starting_where
     assert host.served.checkpoint == Checkpoint(world.second.digest, world.second.path, asked.deployment)
     assert "stayed busy" in said[0]
     lock_now(world.store, "auto").release()
+
+
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        (["workspace.line=acme"], "auto"),
+        (["workspace.line=acme", "workspace.serves=auto"], "auto"),
+        (["workspace.line=other"], "other"),
+        (["workspace.line=auto", "workspace.serves=other"], "other"),
+    ],
+)
+def test_what_is_served_is_the_line_that_the_settings_say(
+    world: StubWorld, told: list[str], line: str
+) -> None:
+    """With a population's line in `workspace.line` (an RTRL_WORKSPACE__LINE that a cron job's shell has)
+    everybody got that checkpoint, and their use was of a line that learns from its own people alone."""
+    for name in ("acme", "other"):
+        world.store.move_alias(name, "live", world.second.digest, reason="begun", by="test")
+    workspace = world.workspace.with_overrides(['populations.acme.labels=["acme-ide"]', *told])
+    host = serve._Host(workspace, world.store, Notifier(), lambda _: None)
+    assert host.served.line == line
+    assert host.served.checkpoint.digest == (world.first if line == "auto" else world.second).digest
+
+
+def test_a_line_to_serve_that_there_is_not_is_told(world: StubWorld) -> None:
+    """It was ignored: the line worked on was served."""
+    with pytest.raises(InputMissingError, match="line nope has no live checkpoint"):
+        serve._Host(
+            world.workspace.with_overrides(["workspace.serves=nope"]), world.store, Notifier(), lambda _: None
+        )
+    with pytest.raises(UsageError, match=r"workspace\.serves"):
+        world.workspace.with_overrides(["workspace.serves=../.."]).settings  # noqa: B018  read for what it raises
 
 
 async def test_a_canary_that_dies_while_the_store_is_away_is_rolled_back_later(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -94,7 +96,12 @@ def test_logprobs_of_wrong_length_are_quarantined_and_counted(world: TrainWorld)
     turn = told[0].turns[0]
     told[0].turns[0] = Turn(turn.prompt, turn.output, turn.logprobs[:-1], turn.checkpoint)
     world.experience(told)
-    assert world.train().metrics["batch"]["excluded_episodes"] == {"quarantined": 1}
+    result = world.train()
+    assert result.metrics["batch"]["excluded_episodes"] == {"quarantined": 1}
+    lines = (world.store.dir / "logs" / f"{result.run_id}.jsonl").read_text().splitlines()
+    (said,) = (one for one in map(json.loads, lines) if one["event"] == "train.quarantined")
+    assert "logprobs" in said["reason"], "that it was left out was counted, and why was nowhere"
+    assert said["generation"]
 
 
 def test_a_sampler_that_is_gone_is_metrics_only(world: TrainWorld) -> None:
