@@ -196,16 +196,16 @@ def of_file(edits: Sequence[Proposed], path: str) -> list[Proposed]:
         lambda told: told == name.rpartition("/")[2],
     )
     mine = next((found for test in is_it if (found := [one for one in edits if test(one.path)])), [])
-    mine = mine or [one for one in edits[:_MOST] if _is_nearly(one.path, path)]
+    if not mine and (nearest := _nearest([one.path for one in edits], path)):
+        mine = [one for one in edits if one.path == nearest]
     for edit in mine:
         edit.path = edit.path if spelt(edit.path) == name else path
     return mine
 
 
-def _is_nearly(told: str, path: str) -> bool:
-    if max(len(told), len(path)) > _LONGEST:
-        return False
-    return bool(get_close_matches(told, [path], cutoff=_CLOSE))
+def _nearest(told: Sequence[str], path: str) -> str | None:
+    names = [name for name in dict.fromkeys(told[:_MOST]) if len(name) <= _LONGEST]
+    return next(iter(get_close_matches(path, names, 1, _CLOSE) if len(path) <= _LONGEST else ()), None)
 
 
 def spelt(path: str) -> str:

@@ -1,6 +1,7 @@
 """Aider's chat history: what each line becomes, by hand-written histories."""
 
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -330,6 +331,27 @@ def test_a_command_line_that_names_aider_often_is_read_in_a_time_that_is_linear(
     found = items(tmp_path, f"{START}> {'aider ' * 100_000} -mx  \n\n{typed('do it')}\nSure.\n")
     assert time.process_time() - began < 5
     assert [one.text for one in found if isinstance(one, UserTurn)] == ["do it"]
+
+
+def test_names_that_are_nearly_those_of_files_are_read_in_a_time_that_is_linear(tmp_path: Path) -> None:
+    """100 kB of such names took ten seconds, and twice as many four times that."""
+    letters = "".join(chr(0x4E00 + n % 83) for n in range(90))
+    names = [f"{letters[:80]}{n:03}.py" for n in range(800)]
+    blocks = "\n".join(BLOCK.replace("a.py", name) for name in names[:400])
+    applied = "".join(f"> Applied edit to {name}  \n" for name in names[400:])
+    began = time.process_time()
+    found = items(tmp_path, f"{START}{ABOUT}\n{typed('do it')}\nSure.\n\n{blocks}\n{applied}{typed('so')}")
+    assert time.process_time() - began < 8
+    status = Counter(one.status for one in found if isinstance(one, Edit))
+    assert status == {"applied": 400}
+
+
+def test_of_names_that_are_near_the_nearest_is_meant(tmp_path: Path) -> None:
+    text = START + ABOUT + "\n" + typed("do it") + "\nSure.\n\n"
+    text += BLOCK.replace("a.py", "src/file2.py") + "\n" + BLOCK.replace("a.py", "src/flie1.py")
+    text += "\n> Applied edit to src/file1.py  \n\n" + typed("so")
+    edits = [(one.path, one.status) for one in items(tmp_path, text) if isinstance(one, Edit)]
+    assert edits == [("src/file1.py", "applied"), ("src/file2.py", "proposed")]
 
 
 def test_sessions_of_the_same_second_and_copies(tmp_path: Path) -> None:
