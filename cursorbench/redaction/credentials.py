@@ -81,10 +81,10 @@ _URLS = (
 
 _LINE = re.compile(  # of settings, all behind the sign; or a word of a sentence
     rf"(?:(?:^|[\n\r]|\\n)[ \t+-]{{0,20}}(?:export[ ]|set[ ])?[\w.-]{{0,64}}?(?i:{STRONG}){TAIL}[ ]?[:=][ ]?"
-    rf"|(?i:{STRONG})[ ]?:[ ])"
+    rf"|(?i:{STRONG})(?:[ ](?:for|of|to|on|in)[ ](?:'[^'\n]{{1,80}}'|[^\n:']{{1,60}}))?[ ]?:[ ])"
     r"(?P<value>[^\s\"'`\\,]{8,256}+)(?=\s|\\[nr]|\Z)"
 )
-_CODE = re.compile(r"=>|&&|\|\||[\w\]]\(|&[\w.%-]{1,64}=")  # or a form
+_CODE = re.compile(r"=>|&&|\|\||[\w\]]\(|&[\w.%-]{1,64}=|://")  # or a form, an address
 _EXPRESSION = re.compile(
     r"[A-Za-z_][\w.]*(?:[(\[].*)?\Z|[=/]|\*\w|-(?:\W|[\d.]+\Z|[a-z-]+\Z|\Z)|\.(?:\.?/|\w[\w.]*\Z|\Z)|\d{1,7}\Z",
     re.DOTALL,

@@ -84,6 +84,8 @@ def test_what_is_a_reference(value: str) -> None:
         ('  storePassword "s3same"\n', f'  storePassword "{FOUND}"\n'),
         ("FERNET_KEY=a1B2_c3D4-e5F6a1B2=", f"FERNET_KEY={FOUND}"),
         ("x\nDB_PASSWORD=S&sA7me;x\ny", f"x\nDB_PASSWORD={FOUND}\ny"),
+        ("the password for staging: S3s!ame7", f"the password for staging: {FOUND}"),
+        ("Password for 'https://x.io': S3s!ame7", f"Password for 'https://x.io': {FOUND}"),
         ("server.ssl.key-store-password: changeit9", f"server.ssl.key-store-password: {FOUND}"),
     ],
 )  # fmt: skip
@@ -110,6 +112,7 @@ def test_keys_of_vendors(key: str) -> None:
         '"password": {"type": "string"}, "value": "sesame7"',
         "password={value}; password={self.x};",
         'unexpected token "a1b2c3"\n the password "a1b2c3" is wrong',
+        "password for the API: https://Ab1.io/x, secret in namespace: MyNamespace1 and password of a: b",
         "echo done | gh issue create; htpasswd -c .htpasswd bob; nmcli dev wifi list",
         "as-" + "abcdefghijklmnopqrstuv" + " A3-paper A" * 3 + "A" * 90,
     ],
@@ -122,7 +125,7 @@ def test_what_is_left(text: str) -> None:
     "unit",
     ["--password '", "-u 'a:", "password='a''", "\nDB_PASSWORD=a", "\nDB_PASSWORD=aB3&aB3&", "pwd={",
      "A" * 21, 'name: token value: "', '"password": {"value": ', "\npassword 'a1", "echo a | gh ",
-     "htpasswd -b a ", "sqlcmd -P '", "$a$", "password: $a", "password={a"],
+     "htpasswd -b a ", "sqlcmd -P '", "$a$", "password: $a", "password for a ", "password={a"],
 )  # fmt: skip
 def test_the_time_is_linear_on_one_hostile_line(unit: str) -> None:
     assert is_linear(unit, "value password mysql ")
