@@ -47,9 +47,10 @@ _ASSIGNED = re.compile(
 )
 _DEFINED = re.compile(rf"#[ ]?define[ \t]{{1,8}}\w{{0,64}}?{NAME}{TAIL}[ \t]{{1,40}}{_QUOTED}")
 _ENCODED = re.compile(  # as in a URL or a form
-    rf"{NAME}{TAIL}(?:%2[27])?(?:%20|\+){{0,2}}%3[ADad](?:%20|\+){{0,2}}(?:%2[27])?"
-    r"(?P<value>(?:[^\s\"'`&;<>,%\\]|%(?!2[267C]|3B|7D|0[AD]|2c|3b|7d|0[ad])[0-9A-Fa-f]{2}){4,512}+)"
+    r"%3[ADad](?:%20|\+){0,2}(?:%2[27])?"
+    r"(?=(?P<value>(?:[^\s\"'`&;<>,%\\]|%(?!2[267C]|3B|7D|0[AD]|2c|3b|7d|0[ad])[0-9A-Fa-f]{2}){4,512}+))"
 )
+_BEFORE_ENCODED = re.compile(rf"{NAME}{TAIL}(?:%2[27])?(?:%20|\+){{0,2}}\Z")
 _FLAG = re.compile(
     rf"(?<![\w-])--?(?i:[a-z0-9]{{0,20}}[_-])?{NAME}(?:=|[ \t]{{1,4}})(?P<quote>\\?[\"']|)"
     r"(?P<value>(?<=[\"'])[^\s\"'`\\]{3,512}+|[^\s\"'`,;|&(){}\[\]<>$\\-][^\s\"'`;|&<>\\]{2,512}+)"
@@ -79,11 +80,14 @@ _URLS = (
     ),
 )
 
-_LINE = re.compile(  # of settings, all behind the sign; or a word of a sentence
-    rf"(?:(?:^|[\n\r]|\\n)[ \t+-]{{0,20}}(?:export[ ]|set[ ])?[\w.-]{{0,64}}?(?i:{STRONG}){TAIL}[ ]?[:=][ ]?"
-    rf"|(?i:{STRONG})(?:[ ](?:for|of|to|on|in)[ ](?:'[^'\n]{{1,80}}'|[^\n:']{{1,60}}))?[ ]?:[ ])"
-    r"(?P<value>[^\s\"'`\\,]{8,256}+)(?=\s|\\[nr]|\Z)"
+_VALUE = re.compile(  # rarer than names: it goes first
+    r"[:=][ ]?(?=(?P<value>[^\s\"'`\\,]{8,256}+)(?:\s|\\[nr]|\Z))"
 )
+_NAMED = re.compile(  # by a line of settings, or by a word of a sentence
+    rf"(?:(?:^|[\n\r]|\\n)[ \t+-]{{0,20}}(?:export[ ]|set[ ])?[\w.-]{{0,64}}?(?i:{STRONG}){TAIL}[ ]?[:=][ ]?"
+    rf"|(?i:{STRONG})(?:[ ](?:for|of|to|on|in)[ ](?:'[^'\n]{{1,80}}'|[^\n:']{{1,60}}))?[ ]?:[ ])\Z"
+)
+_LONGEST_NAME, _LONGEST_NAMED = 80, 160
 _CODE = re.compile(r"=>|&&|\|\||[\w\]]\(|&[\w.%-]{1,64}=|://")  # or a form, an address
 _EXPRESSION = re.compile(
     r"[A-Za-z_][\w.]*(?:[(\[].*)?\Z|[=/]|\*\w|-(?:\W|[\d.]+\Z|[a-z-]+\Z|\Z)|\.(?:\.?/|\w[\w.]*\Z|\Z)|\d{1,7}\Z",
@@ -125,19 +129,22 @@ def _assigned(text: str) -> Iterator[Span]:
         elif _bare_is_secret(match, text):
             span = _span(match, "bare")
             yield span._replace(end=_end_of_line(match, text)) if match["strong"] else span
-    for match in _LINE.finditer(text):
-        value = match["value"]
-        if not (is_reference(value) or _EXPRESSION.match(value) or _CODE.search(value)) and _of_all_kinds(
-            value
-        ):
-            yield _span(match, "value")
+    for match in _VALUE.finditer(text):
+        value, at = match["value"], match.start("value")
+        if not _of_all_kinds(value):
+            continue
+        plain = is_reference(value) or _EXPRESSION.match(value) or _CODE.search(value)
+        named = None if plain else _NAMED.search(text, max(0, at - _LONGEST_NAMED), at)
+        if named:
+            yield Span(at, match.end("value"), "credential", named.start())
     for match in _DEFINED.finditer(text):
         if quoted_is_secret(match["quoted"], strong=bool(match["strong"])):
             yield _span(match, "quoted")
-    for match in _ENCODED.finditer(text) if "%3" in text else ():
-        value = match["value"]
-        if not is_reference(value) and (match["strong"] or (len(value) >= 8 and is_mixed(value))):
-            yield _span(match, "value")
+    for match in _ENCODED.finditer(text):
+        value, at = match["value"], match.start()
+        named = _BEFORE_ENCODED.search(text, max(0, at - _LONGEST_NAME), at)
+        if named and not is_reference(value) and (named["strong"] or (len(value) >= 8 and is_mixed(value))):
+            yield _span(match, "value")._replace(anchor=named.start())
 
 
 def _in_quotes(match: re.Match[str]) -> Iterator[Span]:

@@ -84,6 +84,7 @@ def test_what_is_a_reference(value: str) -> None:
         ('  storePassword "s3same"\n', f'  storePassword "{FOUND}"\n'),
         ("FERNET_KEY=a1B2_c3D4-e5F6a1B2=", f"FERNET_KEY={FOUND}"),
         ("x\nDB_PASSWORD=S&sA7me;x\ny", f"x\nDB_PASSWORD={FOUND}\ny"),
+        ("to=https%3A%2F%2Fx.io%3Fpassword%3Dsesame", f"to=https%3A%2F%2Fx.io%3Fpassword%3D{FOUND}"),
         ("the password for staging: S3s!ame7", f"the password for staging: {FOUND}"),
         ("Password for 'https://x.io': S3s!ame7", f"Password for 'https://x.io': {FOUND}"),
         ("server.ssl.key-store-password: changeit9", f"server.ssl.key-store-password: {FOUND}"),
