@@ -12,11 +12,12 @@ import re
 from collections.abc import Iterator
 
 from cursorbench.redaction.places import known_places
-from cursorbench.redaction.spans import Span
+from cursorbench.redaction.spans import Span, to_quote
 from cursorbench.redaction.words import (
     BLANKS,
     ESCAPES,
     NAME,
+    STRONG,
     TAIL,
     is_mixed,
     is_reference,
@@ -26,8 +27,8 @@ from cursorbench.redaction.words import (
 _IS = r"(?:=>|:=|=(?!=)|:(?!:)|[：＝])"
 _IN_WORDS = r"[\w@#!%^*?~-]"  # on both sides of a quote that ends nothing
 _QUOTED = (  # up to the quote that began it, over those that are escaped or of another kind
-    r"(?:(?:String::from\(|[bruf]{0,2}#{0,2}|[@$]{1,2})(?P<escape>\\{1,7})?(?P<quote>[\"'`]{3}|[\"'`]))(?P<quoted>(?:[^\"'`\n\\]"
-    rf"|(?<={_IN_WORDS})(?!(?P=quote))[\"'`](?={_IN_WORDS})"
+    r"(?:(?:String::from\(|[bruf]{0,2}#{0,2}|N|[@$]{1,2})(?P<escape>\\{1,7})?(?P<quote>[\"'`]{3}|[\"'`]))(?P<quoted>(?:[^\"'`\n\\]"
+    rf"|(?<={_IN_WORDS})(?:(?!(?P=quote))[\"'`]|(?P=quote){{2}})(?={_IN_WORDS})"
     r"|(?(escape)(?P=escape)\\++[\"'`]|(?:\\[\"'`]|\\\\(?![nrt])))|\\++(?![nrt\"'`])[^\n\\]){0,4096}+)"
 )
 _IN_BRACKETS = r"(?:\[[\w.\[\]|, ]{0,40}\])?\??"  # no comma outside: f(password: str, x="...")
@@ -46,12 +47,13 @@ _ASSIGNED = re.compile(
 )
 _DEFINED = re.compile(rf"#[ ]?define[ \t]{{1,8}}\w{{0,64}}?{NAME}{TAIL}[ \t]{{1,40}}{_QUOTED}")
 _ENCODED = re.compile(  # as in a URL or a form
-    rf"{NAME}{TAIL}(?:%2[27])?(?:%20|\+){{0,2}}%3[ADad](?:%20|\+){{0,2}}(?:%2[27])?"
-    r"(?P<value>(?:[^\s\"'`&;<>,%\\]|%(?!2[267C]|3B|7D|0[AD]|2c|3b|7d|0[ad])[0-9A-Fa-f]{2}){4,512}+)"
+    r"%3[ADad](?:%20|\+){0,2}(?:%2[27])?"
+    r"(?=(?P<value>(?:[^\s\"'`&;<>,%\\]|%(?!2[267C]|3B|7D|0[AD]|2c|3b|7d|0[ad])[0-9A-Fa-f]{2}){4,512}+))"
 )
+_BEFORE_ENCODED = re.compile(rf"{NAME}{TAIL}(?:%2[27])?(?:%20|\+){{0,2}}\Z")
 _FLAG = re.compile(
-    rf"(?<![\w-])--?(?i:[a-z0-9]{{0,20}}[_-])?{NAME}(?:=|[ \t]{{1,4}})(?:\\?[\"'])?"
-    r"(?P<value>[^\s\"'`,;|&(){}\[\]<>$\\-][^\s\"'`;|&<>\\]{2,512}+)"
+    rf"(?<![\w-])--?(?i:[a-z0-9]{{0,20}}[_-])?{NAME}(?:=|[ \t]{{1,4}})(?P<quote>\\?[\"']|)"
+    r"(?P<value>(?<=[\"'])[^\s\"'`\\]{3,512}+|[^\s\"'`,;|&(){}\[\]<>$\\-][^\s\"'`;|&<>\\]{2,512}+)"
 )
 _HEADER = re.compile(
     rf"(?i:\b(?:proxy-)?authorization(?:{ESCAPES}[\"']?[ \t]{{0,4}}[:=,][ \t]{{0,4}}|[ \t](?=[\"'\\]))"
@@ -61,7 +63,8 @@ _HEADER = re.compile(
 )
 _BEARER = re.compile(r"(?i:\bbearer[ \t]{1,4})(?P<value>[A-Za-z0-9._~+/=-]{16,4096}+)")
 _CURL = re.compile(
-    r"(?<![\w-])(?:-u|--user|--proxy-user)[ =]{1,4}[\"']?[^\s:\"'$/]{1,128}:(?P<value>[^\s\"'$]{1,256}+)"
+    r"(?<![\w-])(?:-u|--user|--proxy-user)[ =]{1,4}(?P<quote>[\"']?)[^\s:\"'$/]{1,128}:"
+    r"(?P<value>[^\s\"']{1,256}+)"
 )
 _AUTH = re.compile(  # of Docker's config.json and .npmrc: base64 of user:password
     r"(?<![A-Za-z0-9])_?auth\\{0,3}[\"']?[ \t]{0,4}[:=][ \t]{0,4}(?:\\{0,3}[\"'])?"
@@ -77,7 +80,19 @@ _URLS = (
     ),
 )
 
-_EXPRESSION = re.compile(r"[A-Za-z_][\w.]*(?:[(\[].*)?\Z|[=.*/-]|\d{1,7}\Z", re.DOTALL)
+_VALUE = re.compile(  # rarer than names: it goes first
+    r"[:=][ ]?(?=(?P<value>[^\s\"'`\\,]{8,256}+)(?:\s|\\[nr]|\Z))"
+)
+_NAMED = re.compile(  # by a line of settings, or by a word of a sentence
+    rf"(?:(?:^|[\n\r]|\\n)[ \t+-]{{0,20}}(?:export[ ]|set[ ])?[\w.-]{{0,64}}?(?i:{STRONG}){TAIL}[ ]?[:=][ ]?"
+    rf"|(?i:{STRONG})(?:[ ](?:for|of|to|on|in)[ ](?:'[^'\n]{{1,80}}'|[^\n:']{{1,60}}))?[ ]?:[ ])\Z"
+)
+_LONGEST_NAME, _LONGEST_NAMED = 80, 160
+_CODE = re.compile(r"=>|&&|\|\||[\w\]]\(|&[\w.%-]{1,64}=|://")  # or a form, an address
+_EXPRESSION = re.compile(
+    r"[A-Za-z_][\w.]*(?:[(\[].*)?\Z|[=/]|\*\w|-(?:\W|[\d.]+\Z|[a-z-]+\Z|\Z)|\.(?:\.?/|\w[\w.]*\Z|\Z)|\d{1,7}\Z",
+    re.DOTALL,
+)
 _UNQUOTED = re.compile(r"[^\"'`\\]*")
 _SHELL_NAME = re.compile(r"(?:^|[\s\"'])(?:export |set |ENV |ARG |-e ?)?[A-Z0-9_]{0,60}\Z")
 _BEGINS_LINE = re.compile(r"(?:^|\n|\\n)[ \t+-]{0,20}(?:export[ ]|set[ ])?[\w.-]{0,64}\Z")
@@ -96,7 +111,10 @@ def credentials(text: str) -> Iterator[Span]:
             if pattern is _HEADER and not is_mixed(value):
                 words = not (match["basic"] and _user_and_password(value))
             if not is_reference(value) and not words:
-                yield _span(match, "value")
+                span = _span(match, "value")
+                if pattern in (_FLAG, _CURL):
+                    span = span._replace(end=to_quote(text, match["quote"], span.start, span.end))
+                yield span
     yield from known_places(text)
     for match in _AUTH.finditer(text):
         if _user_and_password(match["value"]):
@@ -111,13 +129,22 @@ def _assigned(text: str) -> Iterator[Span]:
         elif _bare_is_secret(match, text):
             span = _span(match, "bare")
             yield span._replace(end=_end_of_line(match, text)) if match["strong"] else span
+    for match in _VALUE.finditer(text):
+        value, at = match["value"], match.start("value")
+        if not _of_all_kinds(value):
+            continue
+        plain = is_reference(value) or _EXPRESSION.match(value) or _CODE.search(value)
+        named = None if plain else _NAMED.search(text, max(0, at - _LONGEST_NAMED), at)
+        if named:
+            yield Span(at, match.end("value"), "credential", named.start())
     for match in _DEFINED.finditer(text):
         if quoted_is_secret(match["quoted"], strong=bool(match["strong"])):
             yield _span(match, "quoted")
-    for match in _ENCODED.finditer(text) if "%3" in text else ():
-        value = match["value"]
-        if not is_reference(value) and (match["strong"] or (len(value) >= 8 and is_mixed(value))):
-            yield _span(match, "value")
+    for match in _ENCODED.finditer(text):
+        value, at = match["value"], match.start()
+        named = _BEFORE_ENCODED.search(text, max(0, at - _LONGEST_NAME), at)
+        if named and not is_reference(value) and (named["strong"] or (len(value) >= 8 and is_mixed(value))):
+            yield _span(match, "value")._replace(anchor=named.start())
 
 
 def _in_quotes(match: re.Match[str]) -> Iterator[Span]:
@@ -165,10 +192,15 @@ def _in_urls(text: str) -> Iterator[Span]:
     for pattern in _URLS:
         for match in pattern.finditer(text):
             value = match["value"]
-            if value is not None and not _TEMPLATE.match(value):
+            if value is not None and not (_TEMPLATE.match(value) and is_reference(value)):
                 yield _span(match, "value")
             if value in _NO_PASSWORD and len(match["user"]) >= 16 and is_mixed(match["user"]):
                 yield _span(match, "user")
+
+
+def _of_all_kinds(value: str) -> bool:
+    """Small letters, capitals and digits: what a password is that a program made."""
+    return is_mixed(value) and value != value.lower() and value != value.upper()
 
 
 def _user_and_password(value: str) -> bool:

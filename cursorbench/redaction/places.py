@@ -37,25 +37,11 @@ _KNOWN_PLACES = tuple(  # where a password stands without a name right before it
             "",
         ),
         ("=", r"\b(?:pwd|password)=", r"[^;\s\"'\\]{1,128}+", rf"(?=;[ ]?(?i:{_PLACE})=)"),
-        (  # of Kubernetes and the like: a name and its value, each by itself
-            "value",
-            rf"\bname{ESCAPES}[\"']?[ ]?:[ ]?{ESCAPES}[\"']?[\w.-]{{0,64}}?(?:{STRONG}){TAIL}"
-            rf"{ESCAPES}[\"']?,?(?:\s|\\{{1,7}}[nrt]){{0,20}}{ESCAPES}[\"']?value{ESCAPES}[\"']?[ ]?:[ ]?"
-            rf"{ESCAPES}[\"']",
-            r"[^\s\"'\\]{4,256}+",
-            "",
-        ),
-        (
-            "value:",
-            rf"\bname:[ ]{{1,4}}[\w.-]{{0,64}}?(?:{STRONG}){TAIL}(?:\s|\\{{1,7}}[nrt]){{1,20}}value:[ ]",
-            r"[^\s\"'\\]{4,256}+",
-            "",
-        ),
-        (
-            "value=",
-            rf"\b(?:key|name)=[\"'][\w.:-]{{0,64}}?(?:{STRONG}){TAIL}[\"']\s{{1,8}}value=[\"']",
-            r"[^\s\"'<>]{4,256}+",
-            "",
+        (  # of ODBC and JDBC: anything but a name in braces
+            "={",
+            r"\b(?:pwd|password)=\{",
+            r"(?=[\w.-]{0,64}[^\w.{}\s-])(?:[^{}\n\"\\]|\}\}){3,128}+",
+            r"(?=\}(?:[;\"'\s]|\Z))",
         ),
         (
             "identified",
@@ -68,6 +54,19 @@ _KNOWN_PLACES = tuple(  # where a password stands without a name right before it
             "securestring",
             r"\bConvertTo-SecureString[ ]{1,4}(?:-String[ ]{1,4})?[\"']",
             r"[^\"'\n$]{3,128}+",
+            "",
+        ),
+        (  # of Gradle
+            "password",
+            r"(?:^|[\n\r]|\\n)[ \t]{0,40}(?:\w{0,40}\.)?\w{0,20}password[ ]\\{0,3}[\"']",
+            _MIXED + r"[^\s\"'\\]{4,128}+",
+            r"(?=\\{0,3}[\"'][ \t]{0,4}(?:[\n\r]|\\n|\Z))",
+        ),
+        (  # of Terraform's outputs and states
+            "value",
+            rf"\"[\w.-]{{0,64}}?(?:{STRONG}){TAIL}{ESCAPES}\"\s{{0,4}}:\s{{0,4}}\{{[^{{}}]{{0,200}}?{ESCAPES}\"value{ESCAPES}\""
+            rf"\s{{0,4}}:\s{{0,4}}{ESCAPES}\"",
+            r"[^\n\"\\]{4,512}+",
             "",
         ),
         ("</", rf"<[\w:.-]{{0,40}}(?:{STRONG}|{WEAK})>", r"[^<>\s]{4,512}+", "(?=</)"),
@@ -220,6 +219,23 @@ _NAMED_PLACES = tuple(  # behind a name that says how secret it is
             rf"\.(?:put|set\w{{0,24}}|add\w{{0,16}}|append|fill|type|header)\([ ]?{_QUOTE}[^\"'\n]{{0,40}}?"
             rf"{NAME}{TAIL}{ESCAPES}[\]\"']{{1,3}},\s{{0,4}}{_QUOTE}",
             _MIXED + r"[^\s\"'`\\]{6,256}+",
+        ),
+        (  # of Kubernetes and the like: a name and its value, each by itself
+            "value",
+            rf"\bname{ESCAPES}[\"']?[ ]?:[ ]{{0,4}}{ESCAPES}[\"']?[\w.-]{{0,64}}?{NAME}{TAIL}"
+            rf"{ESCAPES}[\"']?,?(?:\s|\\{{1,7}}[nrt]){{0,20}}{ESCAPES}[\"']?value{ESCAPES}[\"']?[ ]?:[ ]?"
+            rf"{_QUOTE}",
+            _TO_QUOTE,
+        ),
+        (
+            "value:",
+            rf"\bname:[ ]{{1,4}}[\w.-]{{0,64}}?{NAME}{TAIL}(?:\s|\\{{1,7}}[nrt]){{1,20}}value:[ ]",
+            r"[^\s\"'\\]{4,256}+",
+        ),
+        (
+            "value=",
+            rf"\b(?:key|name)=[\"'][\w.:-]{{0,64}}?{NAME}{TAIL}[\"']\s{{1,8}}value=[\"']",
+            r"[^\s\"'<>]{4,256}+",
         ),
         ("<key>", rf"<key>[\w .-]{{0,40}}?{NAME}{TAIL}</key>\s{{0,40}}<string>", r"[^<>\n]{4,512}+"),
     )

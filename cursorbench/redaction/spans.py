@@ -25,3 +25,15 @@ class Span(NamedTuple):
     end: int
     kind: Kind
     anchor: int
+
+
+_LONGEST_QUOTED = 256
+
+
+def to_quote(text: str, quote: str, start: int, end: int) -> int:
+    """Where a value ends that was read from `start` to `end`: if a `quote` was before it, at the next one.
+
+    Only on the same line, and not far away: in broken text there may be none.
+    """
+    found = text.find(quote, end, start + _LONGEST_QUOTED) if quote else end
+    return found if found >= 0 and "\n" not in text[end:found] else end

@@ -91,6 +91,8 @@ _OWN = tuple(
         _word("lsv2_") + r"[a-z]{2}_[A-Za-z0-9]{20,}+(?:_[A-Za-z0-9]{4,})?+",  # LangSmith
         _word("rubygems_") + r"[a-f0-9]{48}",
         _word("pul-") + r"[a-f0-9]{40}",  # Pulumi
+        _word("A3-")
+        + r"[A-Z0-9]{6}-(?:[A-Z0-9]{6}|[A-Z0-9]{11})(?:-[A-Z0-9]{5}){3,4}(?![A-Z0-9-])",  # of an account
         _word("ops_ey") + r"[A-Za-z0-9+/=_-]{50,}+",  # 1Password
         _word("pat") + r"[A-Za-z0-9]{14}\.[a-f0-9]{64}(?![A-Za-z0-9])",  # Airtable
         r"(?<!/)" + _word("key-") + r"[a-f0-9]{32}(?![\w-]|\.\w)",  # Mailgun
@@ -125,6 +127,8 @@ _OWN = tuple(
         _word("ABSK") + r"[A-Za-z0-9+/]{100,}+={0,2}",  # AWS Bedrock
         _word(r"amzn\.mws\.") + _UUID,
         _word("dckr_") + r"[po]at_[A-Za-z0-9_-]{20,}+",  # Docker
+        _word("a[ks]-") + r"(?=[A-Za-z]{0,21}[0-9])(?=[a-z0-9]{0,21}[A-Z])[A-Za-z0-9]{22}(?![\w-])",  # Modal
+        _word("A" * 21) + r"(?=[A-Za-z0-9]{0,60}%[23])[A-Za-z0-9%]{60,}+",  # Twitter, of an application
         _word("nvapi-") + r"[A-Za-z0-9_-]{40,}+",  # NVIDIA
         _word("r8_") + r"[A-Za-z0-9]{37}(?![A-Za-z0-9])",  # Replicate
         _word("tgp_v1_") + r"[A-Za-z0-9_-]{40,}+",  # Together

@@ -6,6 +6,8 @@ Not for: where a name and its secret stand (`credentials.py`, `places.py`).
 from __future__ import annotations
 
 import re
+from itertools import pairwise
+from urllib.parse import unquote
 
 STRONG = (  # whatever is assigned to these is secret
     r"pass(?:word|wd|phrase|code)s?|pwd|secret|(?<=[_-])pass(?![a-z])"
@@ -14,7 +16,8 @@ STRONG = (  # whatever is assigned to these is secret
 )
 WEAK = (
     r"(?:api|access|auth|secret|private|signing|encryption|account|master|client|service|shared|admin|app"
-    r"|application|consumer|subscription|deploy|webhook|hmac|license|validation|decryption|pre-?shared)"
+    r"|application|consumer|subscription|deploy|webhook|hmac|license|validation|decryption|pre-?shared"
+    r"|fernet|session|cookie|crypto|cipher|aes|jwt|functions)"
     r"[ _.-]?(?:key|token|hash)s?|access[_-]?key[_-]?id|tokens?|credentials?|bearer"
 )
 NAME = rf"(?i:(?P<strong>{STRONG})|(?P<weak>{WEAK}))"
@@ -22,18 +25,38 @@ TAIL = r"(?i:[_-](?:key|value|hash|base|base64|b64|[0-9]{1,2}|dev|test|prod|stag
 ESCAPES = r"\\{0,7}"  # before a quote: JSON in JSON in JSON has seven
 BLANKS = r"[ \t\xa0]{0,4}"
 
-_REFERENCE = re.compile(
-    r"[$<{%*\[#&]|\.{3}|x{3,}|(?:your|my|the|some|an?)[ _-]"
-    r"|(?:insert|replace|change|enter|put)[ _-]?(?:me|your|the)?"
+_REFERENCE = re.compile(  # a password may begin with any sign: what follows it tells
+    r"\$(?:[{(\[\"'\s]|\$(?:[{(]|\w+\Z)|[$@*?!#](?:\Z|[\s/.:-])|\d{1,2}(?![\w$])|\Z)"
+    r"|\{(?:[{%\s\"'\\}$#]|[\w.\[\]\"'()-]{0,80}(?:![rsa])?(?::[^{}]{0,80})?\}|\Z)"
+    r"|<(?:[%!?/<(\s]|[$\w][\w .,:/|'\"=-]{0,80}(?:>|\Z))"
+    r"|%(?:[({\[%\s]|[-+#0]{0,2}\d{0,3}(?:\.\d)?l{0,2}[sdvqrxXifgupc@](?![A-Za-z0-9])|\w+%|[wWiIqQ][\[({<|!/]|\Z)"
+    r"|\*(?:\*|\s|\Z)|#(?:[{#\s]|[0-9a-fA-F]{3,8}\Z|\Z)|&(?:[&'\s]|#x?[0-9a-fA-F]{1,6};|\Z)"
+    r"|\[(?:[\s\"'\[\]{$<^]|[\w .,:|*/()-]{0,80}(?:\]|\Z))|![A-Za-z]{2,16}\Z"
+    r"|\.{3}|x{3,}|(?:your|my|the|some|an?)[ _-]"
+    r"|(?:insert|replace|change|enter|put)(?:[ _-]|(?:me|this|it|your\w*)?(?![a-z0-9]))"
     r"|(?:process|os|env|sys|self|this|ctx|config|settings|secrets|vars|params|request|args|options|import)\b[.\[(]"
     r"|(?:none|null|nil|true|false|undefined|optional|required|string|str|int|bool|any|number|object|bytes)\b",
     re.IGNORECASE,
 )
+_SIGN_AND_NAME = re.compile(  # $name, &name, *name, #name, and what may come after it
+    r"(?:\${1,2}|[&*#])(?P<name>[A-Za-z_][\w-]*+)(?=\Z|[\s.,:;=\[\](){}<>/|\\\"'`?@$&%-])"
+)
+_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 
 
 def is_reference(value: str) -> bool:
     """Whether it says where the secret is: `$TOKEN`, `{{ token }}`, `<your-token>`, `os.environ[...]`."""
-    return bool(_REFERENCE.match(value))
+    if _ENCODED.match(value):
+        value = unquote(value)
+    named = _SIGN_AND_NAME.match(value)
+    return bool(_REFERENCE.match(value)) or (named is not None and not _is_random(named["name"]))
+
+
+def _is_random(word: str) -> bool:
+    """Whether a word changes between digits, small letters and capitals as names do not: `gQ7vpG`."""
+    kinds = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in word]
+    changes = sum(a != b for a, b in pairwise(kinds))
+    return len(word) >= 5 and len({*kinds}) == 3 and changes >= len(word) / 2
 
 
 def is_mixed(value: str) -> bool:

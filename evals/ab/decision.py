@@ -223,12 +223,19 @@ def _decide(
     if not at_horizon:
         return "hold", "no harm is certain; promotion is decided at the horizon"
     if open_ := [each for each in found if each.measured and not each.non_inferior]:
-        one = open_[0]
-        return "hold", (
-            f"{one.metric.name}: a loss of {-one.promote_bound:.3g} cannot be excluded, tolerated are "
-            f"{one.metric.margin:.3g}"
-        )
+        return "hold", f"{open_[0].metric.name}: {_why_open(open_[0], rules)}"
     return "promote", "no metric is worse by its margin or more"
+
+
+def _why_open(one: AbMetricLook, rules: AbRules) -> str:
+    """Why a loss of the margin is not excluded."""
+    if math.isfinite(one.promote_bound):
+        return f"a loss of {-one.promote_bound:.3g} cannot be excluded, tolerated are {one.metric.margin:.3g}"
+    control, treated = one.difference.users
+    if min(control, treated) < rules.min_users:
+        seen = f"{control} (control) and {treated} (treated) users"
+        return f"known of {seen}, of each {rules.min_users} are needed"
+    return "how much its users differ cannot be told, as they are all alike"
 
 
 def _users(ratio: SampleRatio) -> str:

@@ -299,3 +299,14 @@ def test_a_metric_that_no_client_tells_of_neither_helps_nor_hinders() -> None:
     )
     assert found.action == "promote"
     assert not found.metrics[1].measured
+
+
+@pytest.mark.parametrize(("live", "canary"), [(100, 10), (100, 0), (0, 10)])
+def test_too_few_users_are_told_as_such(live: int, canary: int) -> None:
+    """It said "a loss of inf cannot be excluded"."""
+    control, treated = (Users.of(np.full(n, 3.0), np.full(n, 5.0)) for n in (live, canary))
+    arms = {KEPT.name: (control, treated)}
+    found = look([KEPT], arms, (100, 10), (0.9, 0.1), AbRules(), planned=PLANNED, at_horizon=True)
+    assert found.action == "hold"
+    told = f"edit_persistence: known of {live} (control) and {canary} (treated) users, of each 50 are needed"
+    assert found.reason == told
