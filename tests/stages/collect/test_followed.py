@@ -158,7 +158,7 @@ def test_by_the_command_line(world: World, shop: Any, capsys: pytest.CaptureFixt
     assert told["metrics"]["persistence"]["kept"]["1h"]["kept"] == 2
     assert run(["collect", "--from-run", told["run_id"], "-w", str(world.workspace.root)], debug=False) == 0
     assert run(["collect", "--repo", repo, "--force", "-w", str(world.workspace.root)], debug=False) == 0
-    assert "0.67 after 1h" in capsys.readouterr().out
+    assert "0.67 of 3 lines after 1h" in capsys.readouterr().out
     for wrong in (["--repo", repo, "--from-run", told["run_id"]], ["--repository", "shop"]):
         assert run([*collect, *wrong], debug=False) == 2
         assert wrong[0] in str(json.loads(capsys.readouterr().out)["error"])
