@@ -46,9 +46,9 @@ _ASSIGNED = re.compile(
     rf"(?:{_QUOTED}|(?(typed)(?!)|(?P<bare>{_OF_FOUR}|[^\s\"'`,;&<>|(){{}}\\]{{4,4096}}+)))"
 )
 _DEFINED = re.compile(rf"#[ ]?define[ \t]{{1,8}}\w{{0,64}}?{NAME}{TAIL}[ \t]{{1,40}}{_QUOTED}")
-_ENCODED = re.compile(  # as in a URL or a form
-    r"%3[ADad](?:%20|\+){0,2}(?:%2[27])?"
-    r"(?=(?P<value>(?:[^\s\"'`&;<>,%\\]|%(?!2[267C]|3B|7D|0[AD]|2c|3b|7d|0[ad])[0-9A-Fa-f]{2}){4,512}+))"
+_ENCODED = re.compile(r"(?<!%3[ADad])%3[ADad](?:%20|\+){0,2}(?:%2[27])?")  # as in a URL or a form
+_VALUE_ENCODED = re.compile(
+    r"(?P<value>(?:[^\s\"'`&;<>,%\\]|%(?!2[267C]|3B|7D|0[AD]|2c|3b|7d|0[ad])[0-9A-Fa-f]{2}){4,512}+)"
 )
 _BEFORE_ENCODED = re.compile(rf"{NAME}{TAIL}(?:%2[27])?(?:%20|\+){{0,2}}\Z")
 _FLAG = re.compile(
@@ -140,10 +140,12 @@ def _assigned(text: str) -> Iterator[Span]:
     for match in _DEFINED.finditer(text):
         if quoted_is_secret(match["quoted"], strong=bool(match["strong"])):
             yield _span(match, "quoted")
-    for match in _ENCODED.finditer(text):
-        value, at = match["value"], match.start()
-        named = _BEFORE_ENCODED.search(text, max(0, at - _LONGEST_NAME), at)
-        if named and not is_reference(value) and (named["strong"] or (len(value) >= 8 and is_mixed(value))):
+    for sign in _ENCODED.finditer(text):
+        named = _BEFORE_ENCODED.search(text, max(0, sign.start() - _LONGEST_NAME), sign.start())
+        if not named or not (match := _VALUE_ENCODED.match(text, sign.end())):
+            continue
+        value = match["value"]
+        if not is_reference(value) and (named["strong"] or (len(value) >= 8 and is_mixed(value))):
             yield _span(match, "value")._replace(anchor=named.start())
 
 
