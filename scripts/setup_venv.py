@@ -18,8 +18,6 @@ import sys
 import time
 from pathlib import Path
 
-from setup_python import other_python
-
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
@@ -64,7 +62,7 @@ def make_venv() -> None:
             return
         say(f"replacing .venv of Python {found or '?'}")
         shutil.rmtree(VENV)
-    say(f"making .venv with Python {version} ({sys.executable})")
+    say(f"making .venv with Python {version}")
     try:
         subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
     except subprocess.CalledProcessError:
@@ -165,9 +163,6 @@ def install_tools() -> None:
 
 def main() -> None:
     """Bring the environment up to date."""
-    if (python := other_python(VENV)) and "RTRL_SETUP_PYTHON" not in os.environ:
-        os.environ["RTRL_SETUP_PYTHON"] = python  # it is chosen once: another measurement might say otherwise
-        os.execv(python, [python, *sys.argv])
     parser = argparse.ArgumentParser(prog="scripts/setup")
     parser.add_argument("--run", action="store_true", help="only what running needs, nothing for tests")
     only_run = parser.parse_args().run

@@ -142,12 +142,11 @@ def _assigned(text: str) -> Iterator[Span]:
             yield _span(match, "quoted")
     for sign in _ENCODED.finditer(text):
         named = _BEFORE_ENCODED.search(text, max(0, sign.start() - _LONGEST_NAME), sign.start())
-        found = _VALUE_ENCODED.match(text, sign.end()) if named else None
-        if named is None or found is None:
+        if not named or not (match := _VALUE_ENCODED.match(text, sign.end())):
             continue
-        value = found["value"]
+        value = match["value"]
         if not is_reference(value) and (named["strong"] or (len(value) >= 8 and is_mixed(value))):
-            yield _span(found, "value")._replace(anchor=named.start())
+            yield _span(match, "value")._replace(anchor=named.start())
 
 
 def _in_quotes(match: re.Match[str]) -> Iterator[Span]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -19,8 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.setenv("PYTHON", sys.executable)
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     spec = importlib.util.spec_from_file_location("setup_venv", ROOT / "scripts" / "setup_venv.py")
     assert spec is not None
     assert spec.loader is not None
@@ -133,15 +130,10 @@ def test_ci_calls_what_the_readme_names() -> None:
 
 def test_what_the_system_refuses_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "scripts").mkdir()
-    for name in ("setup_venv.py", "setup_python.py"):
-        shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
+    shutil.copy(ROOT / "scripts" / "setup_venv.py", tmp_path / "scripts")
     (tmp_path / ".venv.lock").mkdir()  # as a folder that may not be written to, which root may
     done = subprocess.run(
-        [sys.executable, tmp_path / "scripts" / "setup_venv.py"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHON": sys.executable},
+        [sys.executable, tmp_path / "scripts" / "setup_venv.py"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"setup: [Errno 21] Is a directory: '{tmp_path}/.venv.lock'\n"
@@ -150,8 +142,7 @@ def test_what_the_system_refuses_is_one_line(tmp_path: Path) -> None:
 def test_what_pip_could_not_install_is_one_line_behind_what_pip_said(tmp_path: Path) -> None:
     """It was a traceback."""
     (tmp_path / "scripts").mkdir()
-    for name in ("setup_venv.py", "setup_python.py"):
-        shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
+    shutil.copy(ROOT / "scripts" / "setup_venv.py", tmp_path / "scripts")
     (tmp_path / "pyproject.toml").write_text("[project]\n")
     python = tmp_path / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -160,75 +151,9 @@ def test_what_pip_could_not_install_is_one_line_behind_what_pip_said(tmp_path: P
     python.chmod(0o755)
     done = subprocess.run(
         [sys.executable, tmp_path / "scripts" / "setup_venv.py", "--run"],
-        capture_output=True, text=True, check=False, env=os.environ | {"PYTHON": sys.executable},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1
     assert "no such package" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("setup: Command ")
-
-
-@pytest.fixture
-def pythons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
-    """A path with this Python behind a shim, one that says what time it takes, and one that does not run."""
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    monkeypatch.delenv("PYTHON", raising=False)
-    made = {name: tmp_path / name / f"python3.{sys.version_info[1]}" for name in ("shims", "other", "broken")}
-    for path in made.values():
-        path.parent.mkdir()
-    monkeypatch.setenv("PATH", ":".join(str(path.parent) for path in made.values()))
-    _program(made["shims"], f'exec {sys.executable} "$@"')
-    _program(made["broken"], "exit 1")
-    return made
-
-
-def _program(path: Path, text: str) -> None:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-
-
-def _says(path: Path, seconds: float, version: tuple[int, int] = sys.version_info[:2]) -> None:
-    _program(path, f"echo '{json.dumps([str(path), list(version), seconds])}'")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "version", "taken"),
-    [
-        (1e-6, sys.version_info[:2], True),
-        (1e6, sys.version_info[:2], False),
-        (1e-6, (3, 99), False),  # which has other wheels
-    ],
-)
-def test_of_several_pythons_of_one_version_the_quickest_is_taken(
-    pythons: dict[str, Path], tmp_path: Path, seconds: float, version: tuple[int, int], taken: bool
-) -> None:
-    import setup_python
-
-    _says(pythons["other"], seconds, version)
-    assert setup_python.other_python(tmp_path / ".venv") == (str(pythons["other"]) if taken else None)
-
-
-def test_a_python_that_is_named_is_taken(
-    pythons: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import setup_python
-
-    _says(pythons["other"], 1e-6)
-    monkeypatch.setenv("PYTHON", sys.executable)
-    assert setup_python.other_python(tmp_path / ".venv") is None
-
-
-def test_an_environment_keeps_its_python(pythons: dict[str, Path], tmp_path: Path) -> None:
-    """Else a busy moment would have it made anew, of the other one."""
-    import setup_python
-
-    _says(pythons["other"], 1e-6)
-    own = tmp_path / ".venv" / "bin" / "python"
-    own.parent.mkdir(parents=True)
-    own.symlink_to(os.path.realpath(sys.executable))
-    assert setup_python.other_python(tmp_path / ".venv") is None
-    own.unlink()
-    _program(own, f"echo \"'{pythons['shims']}'\"")  # made of another one that is still there
-    assert setup_python.other_python(tmp_path / ".venv") == str(pythons["shims"])
-    _program(own, f"echo \"'{tmp_path}/gone'\"")
-    assert setup_python.other_python(tmp_path / ".venv") is None
