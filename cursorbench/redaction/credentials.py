@@ -27,9 +27,9 @@ from cursorbench.redaction.words import (
 _IS = r"(?:=>|:=|=(?!=)|:(?!:)|[：＝])"
 _IN_WORDS = r"[\w@#!%^*?~-]"  # on both sides of a quote that ends nothing
 _QUOTED = (  # up to the quote that began it, over those that are escaped or of another kind
-    r"(?:(?:String::from\(|[bruf]{0,2}#{0,2}|N|[@$]{1,2})(?P<escape>\\{1,7})?(?P<quote>[\"'`]{3}|[\"'`]))(?P<quoted>(?:[^\"'`\n\\]"
+    r"(?:(?:String::from\(|[bruf]{0,2}#{0,2}|N|[@$]{1,2})(?P<escape>\\{1,7})?(?P<quote>[\"'`]{3}|[\"'`]))(?P<quoted>(?>(?:[^\"'`\n\\]"
     rf"|(?<={_IN_WORDS})(?:(?!(?P=quote))[\"'`]|(?P=quote){{2}})(?={_IN_WORDS})"
-    r"|(?(escape)(?P=escape)\\++[\"'`]|(?:\\[\"'`]|\\\\(?![nrt])))|\\++(?![nrt\"'`])[^\n\\]){0,4096}+)"
+    r"|(?(escape)(?P=escape)\\++[\"'`]|(?:\\[\"'`]|\\\\(?![nrt])))|\\++(?![nrt\"'`])[^\n\\]){0,4096}))"
 )
 _IN_BRACKETS = r"(?:\[[\w.\[\]|, ]{0,40}\])?\??"  # no comma outside: f(password: str, x="...")
 _TYPE = rf"[A-Za-z_][A-Za-z_.]{{0,40}}+{_IN_BRACKETS}"  # without digits: password: hunter2 = "..."
@@ -48,7 +48,7 @@ _ASSIGNED = re.compile(
 _DEFINED = re.compile(rf"#[ ]?define[ \t]{{1,8}}\w{{0,64}}?{NAME}{TAIL}[ \t]{{1,40}}{_QUOTED}")
 _ENCODED = re.compile(r"(?<!%3[ADad])%3[ADad](?:%20|\+){0,2}(?:%2[27])?")  # as in a URL or a form
 _VALUE_ENCODED = re.compile(
-    r"(?P<value>(?:[^\s\"'`&;<>,%\\]|%(?!2[267C]|3B|7D|0[AD]|2c|3b|7d|0[ad])[0-9A-Fa-f]{2}){4,512}+)"
+    r"(?P<value>(?>(?:[^\s\"'`&;<>,%\\]|%(?!2[267C]|3B|7D|0[AD]|2c|3b|7d|0[ad])[0-9A-Fa-f]{2}){4,512}))"
 )
 _BEFORE_ENCODED = re.compile(rf"{NAME}{TAIL}(?:%2[27])?(?:%20|\+){{0,2}}\Z")
 _FLAG = re.compile(
@@ -142,11 +142,12 @@ def _assigned(text: str) -> Iterator[Span]:
             yield _span(match, "quoted")
     for sign in _ENCODED.finditer(text):
         named = _BEFORE_ENCODED.search(text, max(0, sign.start() - _LONGEST_NAME), sign.start())
-        if not named or not (match := _VALUE_ENCODED.match(text, sign.end())):
+        found = _VALUE_ENCODED.match(text, sign.end()) if named else None
+        if named is None or found is None:
             continue
-        value = match["value"]
+        value = found["value"]
         if not is_reference(value) and (named["strong"] or (len(value) >= 8 and is_mixed(value))):
-            yield _span(match, "value")._replace(anchor=named.start())
+            yield _span(found, "value")._replace(anchor=named.start())
 
 
 def _in_quotes(match: re.Match[str]) -> Iterator[Span]:

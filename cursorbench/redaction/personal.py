@@ -47,8 +47,8 @@ _BLANK = r"(?:\\{0,2}[ ]|%20)"
 _SETTINGS = rf"(?:Documents{_BLANK}and{_BLANK}Settings|DOCUME~1)"  # where Windows had homes before Vista
 # between a home and who lives there, where many do: /home/staff/ada, /home/a/ada
 _FLOOR = (
-    r"(?:(?:users|staff|students|faculty|people|guests)/(?=[\w\[])"
-    r"|(?P<initial>[a-z])/(?=(?P=initial)\w|\[redacted))?+"
+    r"(?>(?:(?:users|staff|students|faculty|people|guests)/(?=[\w\[])"
+    r"|(?P<initial>[a-z])/(?=(?P=initial)\w|\[redacted))?)"
 )
 _HOME = rf"{_BEGINS}{_ABOVE}/(?:home\d{{0,2}}|Users|{_SETTINGS})/{{1,2}}{_FLOOR}"
 _SLASH = r"\\{1,3}/"

@@ -40,7 +40,7 @@ _KNOWN_PLACES = tuple(  # where a password stands without a name right before it
         (  # of ODBC and JDBC: anything but a name in braces
             "={",
             r"\b(?:pwd|password)=\{",
-            r"(?=[\w.-]{0,64}[^\w.{}\s-])(?:[^{}\n\"\\]|\}\}){3,128}+",
+            r"(?=[\w.-]{0,64}[^\w.{}\s-])(?>(?:[^{}\n\"\\]|\}\}){3,128})",
             r"(?=\}(?:[;\"'\s]|\Z))",
         ),
         (

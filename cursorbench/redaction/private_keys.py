@@ -19,23 +19,24 @@ _BEGIN = re.compile(
 _END = re.compile(
     r"-----END (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----|Private-MAC: ?[0-9a-f]{40,64}"
 )
-_BODY = re.compile(r"(?:[A-Za-z0-9+/=\s:,.-]|\\+[nrt])*+")
+_BODY = re.compile(r"(?>(?:[A-Za-z0-9+/=\s:,.-]|\\+[nrt])*)")
 _JOINT = r"(?:\\++[nrt]|[^A-Za-z0-9]|\d{1,6}+(?![A-Za-z0-9+/=]))"  # of what stands between two lines
+_GAP, _ANY_GAP = rf"(?>{_JOINT}{{1,40}})", rf"(?>{_JOINT}{{0,40}})"
 _LINE = r"[A-Za-z0-9+/=]{30,}+"
-_HEADER = rf"(?:{_JOINT}{{0,40}}+(?:Proc-Type|DEK-Info|Version|Comment|Charset): ?[^\n\"'\\]{{0,100}}+)"
+_HEADER = rf"(?:{_ANY_GAP}(?:Proc-Type|DEK-Info|Version|Comment|Charset): ?[^\n\"'\\]{{0,100}}+)"
 _LINES = re.compile(
-    rf"{_HEADER}{{0,4}}+{_JOINT}{{0,40}}+(?=[A-Za-z+/]{{0,64}}[0-9])(?=[a-z0-9+/]{{0,64}}[A-Z]){_LINE}"
-    rf"(?:{_JOINT}{{1,40}}+{_LINE})*+"
-    r"(?:"  # the last line: short, or cut off where the text ends
-    rf"{_JOINT}{{1,40}}+(?=[A-Za-z+/]{{0,29}}[0-9=])[A-Za-z0-9+/=]{{1,29}}+"
-    rf"|(?=[^A-Za-z0-9\n\\]{{0,20}}+(?:\n|\\++n)){_JOINT}{{1,40}}+[A-Za-z]{{1,29}}+\Z"
-    r")?+"
+    rf"(?>{_HEADER}{{0,4}}){_ANY_GAP}(?=[A-Za-z+/]{{0,64}}[0-9])(?=[a-z0-9+/]{{0,64}}[A-Z]){_LINE}"
+    rf"(?>(?:{_GAP}{_LINE})*)"
+    r"(?>(?:"  # the last line: short, or cut off where the text ends
+    rf"{_GAP}(?=[A-Za-z+/]{{0,29}}[0-9=])[A-Za-z0-9+/=]{{1,29}}+"
+    rf"|(?=[^A-Za-z0-9\n\\]{{0,20}}+(?:\n|\\++n)){_GAP}[A-Za-z]{{1,29}}+\Z"
+    r")?)"
 )
 _RUN = re.compile(_LINE)
-_BETWEEN = re.compile(rf"{_JOINT}{{1,40}}+\Z")
-_LAST = re.compile(rf"(?:{_JOINT}{{1,40}}+[A-Za-z0-9][A-Za-z0-9+/=]{{0,63}}+){{0,2}}+{_JOINT}{{1,40}}+\Z")
+_BETWEEN = re.compile(rf"{_GAP}\Z")
+_LAST = re.compile(rf"(?>(?:{_GAP}[A-Za-z0-9][A-Za-z0-9+/=]{{0,63}}+){{0,2}}){_GAP}\Z")
 _RANDOM = re.compile(r"(?=[A-Za-z+/]*+[0-9])(?=[a-z0-9+/]*+[A-Z])(?=[A-Z0-9+/]*+[a-z])")
-_RAGGED = re.compile(rf"[A-Za-z0-9+/=]{{1,29}}+{_JOINT}{{1,40}}+\Z")
+_RAGGED = re.compile(rf"[A-Za-z0-9+/=]{{1,29}}+{_GAP}\Z")
 _KEY_CHARACTERS = re.compile(r"[A-Za-z0-9+/=]")
 _FAR = 20_000  # an END further away belongs to something else
 _LEAST_BODY = 32  # fewer characters than that are no key: the line is only spoken of

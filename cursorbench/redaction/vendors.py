@@ -88,7 +88,7 @@ _OWN = tuple(
         _word("do[or]_v1_") + r"[a-f0-9]{64}",
         _word("AT") + r"(?:ATT|CTT)3[A-Za-z0-9_=-]{40,}+",  # Atlassian
         _word("tvly-") + r"[A-Za-z0-9-]{20,}+",
-        _word("lsv2_") + r"[a-z]{2}_[A-Za-z0-9]{20,}+(?:_[A-Za-z0-9]{4,})?+",  # LangSmith
+        _word("lsv2_") + r"[a-z]{2}_[A-Za-z0-9]{20,}+(?>(?:_[A-Za-z0-9]{4,})?)",  # LangSmith
         _word("rubygems_") + r"[a-f0-9]{48}",
         _word("pul-") + r"[a-f0-9]{40}",  # Pulumi
         _word("A3-")
@@ -103,7 +103,7 @@ _OWN = tuple(
         _word("ctx7sk-") + _UUID,  # Context7
         _word("HRKU-") + rf"(?:{_UUID}|AA[A-Za-z0-9_-]{{58}})",  # Heroku
         _word("PMAK-") + r"[a-f0-9]{24}-[a-f0-9]{34}",  # Postman
-        _word("tskey-") + r"[a-z]{2,12}-[A-Za-z0-9]{8,}+(?:-[A-Za-z0-9]{8,}+)?+",  # Tailscale
+        _word("tskey-") + r"[a-z]{2,12}-[A-Za-z0-9]{8,}+(?>(?:-[A-Za-z0-9]{8,}+)?)",  # Tailscale
         _word("fc-") + r"[a-f0-9]{32}(?![A-Za-z0-9])",  # Firecrawl
         _word("e2b_") + r"[a-f0-9]{40}",
         _word("sk_") + r"[a-f0-9]{48}(?![A-Za-z0-9])",  # ElevenLabs

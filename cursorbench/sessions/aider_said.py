@@ -27,7 +27,7 @@ OTHERS = re.compile(r"The other \d+ SEARCH/REPLACE blocks? (?:were|was) applied 
 STOPPED = re.compile(r"\^C (?:again to exit|KeyboardInterrupt)$")
 ASKED = re.compile(
     r"^(?P<question>[^\n]*?\?)"
-    r"(?:\s*(?:[(\[][Yy][^\n]*?instructions[)\]]?:?|\((?:Y|y)[^)\n]*\)?[^\n]*?\[\w+\]:?|\[[Yy]/[Nn]\]))?+"
+    r"(?>(?:\s*(?:[(\[][Yy][^\n]*?instructions[)\]]?:?|\((?:Y|y)[^)\n]*\)?[^\n]*?\[\w+\]:?|\[[Yy]/[Nn]\]))?)"
     r"\s+(?P<answer>\S[^\n]*)$"
 )
 _OUTPUT = re.compile(r"^Add (?:the|[\d.]+k tokens of command) output to the chat\?")

@@ -47,7 +47,7 @@ _MOST_CALLS = 4096
 _SEARCH = re.compile(r"(?:-{5,9}|<{5,9}) SEARCH>?[ \t]*")
 _DIVIDER = re.compile(r"={5,9}[ \t]*")
 _REPLACE = re.compile(r"(?:\+{5,9}|>{5,9}) REPLACE")
-_HINT = re.compile(r"(?::(?:start|end)_line:.*\n)++-{5,9}[ \t]*\n")
+_HINT = re.compile(r"(?>(?::(?:start|end)_line:.*\n)+)-{5,9}[ \t]*\n")
 _HEADER = re.compile(r"\*\*\* (Add File|Update File|Delete File|Move to): (.+?)\s*$")
 
 

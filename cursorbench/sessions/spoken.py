@@ -23,7 +23,7 @@ from cursorbench.sessions.spoken_behind import behind
 
 _INTERRUPTED = re.compile(r"\[Request interrupted by user( for tool use)?\]")
 _TURN_ABORTED = re.compile(
-    r"<turn_aborted>(?:(?!</turn_aborted>).){0,2000}+</turn_aborted>", re.DOTALL
+    r"<turn_aborted>(?>(?:(?!</turn_aborted>).){0,2000})</turn_aborted>", re.DOTALL
 )  # Codex's
 _STOP_BEFORE = re.compile(  # of the words that came next
     rf"\s*({_INTERRUPTED.pattern}|{_TURN_ABORTED.pattern})[ \t]*\n\s*(?=\S)", re.DOTALL
