@@ -15,7 +15,7 @@ from typing import Literal
 
 from cursorbench.errors import InputMissingError, UsageError
 from cursorbench.history.changes import Change
-from cursorbench.sessions import entire_branch, git_ai, kinds
+from cursorbench.sessions import entire_branch, git_ai, given, kinds
 from cursorbench.sessions.copies import Copies
 from cursorbench.sessions.entire_beside import in_order
 from cursorbench.sessions.items import (
@@ -89,14 +89,14 @@ def items_of(paths: Sequence[Path]) -> Iterator[Read]:
     """
     tellers, held = Tellers(), set[Path]()
     for path, kind, item in _every(paths):
-        if isinstance(item, Quarantined) and item.reason == "unknown_kind" and _is_repository(path):
+        if isinstance(item, Quarantined) and item.reason == "unknown_kind" and given.is_repository(path):
             continue
         held.add(path)
         taken = None if item is None else tellers.take(kind, item)
         if taken is not None and not (isinstance(taken, Quarantined) and taken.reason == LEFT_OUT):
             yield taken
     for path in paths:
-        if _is_repository(path) and path not in held and not _holds_any(path):
+        if given.is_repository(path) and path not in held and not _holds_any(path):
             raise InputMissingError(
                 f"{path} holds no sessions",
                 hint="name session logs, or a repository with Entire's or git-ai's",
@@ -107,18 +107,18 @@ def _every(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Read | None]]:
     """(one of the paths, kind, item); None for a file of which another had the bytes."""
     seen, copies, later = Seen(), Copies(), list[tuple[Path, Path, str]]()
     for path in paths:
-        for file in () if _is_bare(path) else in_order(list(kinds.files(path))):
+        for file in () if given.is_bare(path) else in_order(list(kinds.files(path))):
             if copies.again(file):
                 yield path, "", None
-            elif (kind := _kind_of(file)) in SECOND_HAND:
+            elif (kind := given.kind_of(file)) in SECOND_HAND:
                 later.append((path, file, kind))
             else:
-                yield from ((path, kind, item) for _, item in kinds.read(file, kind or None, seen))
-    for path in filter(_is_repository, paths):
+                yield from ((path, kind or "", item) for _, item in kinds.read(file, kind, seen))
+    for path in filter(given.is_repository, paths):
         yield from _in_git(path, "entire", seen)
     for path, file, kind in later:
         yield from ((path, kind, item) for _, item in kinds.read(file, kind, seen))
-    for path in filter(_is_repository, paths):
+    for path in filter(given.is_repository, paths):
         yield from _in_git(path, "git-ai", seen)
 
 
@@ -126,22 +126,6 @@ def _in_git(path: Path, kind: str, seen: Seen) -> Iterator[tuple[Path, str, Read
     with suppress(InputMissingError, UsageError):  # it holds none of this kind
         for item in _IN_REPOSITORIES[kind](path, seen):
             yield path, kind, item
-
-
-def _is_repository(path: Path) -> bool:
-    return _is_bare(path) or (path / ".git").exists()
-
-
-def _is_bare(path: Path) -> bool:
-    return path.is_dir() and (path / "HEAD").is_file() and (path / "objects").is_dir()
-
-
-def _kind_of(file: Path) -> str:
-    """Empty for none, and for what cannot be read: whoever reads it says so."""
-    try:
-        return kinds.kind_of(file) or ""
-    except OSError:
-        return ""
 
 
 def _holds_any(path: Path) -> bool:

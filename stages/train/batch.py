@@ -78,9 +78,7 @@ class Batch:
     left: dict[str, str] = field(default_factory=dict)  # episode id -> why it is not trained on
     masked: Counter[str] = field(default_factory=Counter)  # sampled tokens, by reason
     lost: dict[str, str] = field(default_factory=dict)  # generation id -> why it gives no gradient
-    quarantined: dict[str, str] = field(
-        default_factory=dict
-    )  # generation id -> what is wrong with its record
+    quarantined: dict[str, str] = field(default_factory=dict)  # generation id -> what is wrong with it
     seen: int = 0  # episodes in the experience
 
     @property

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from cursorbench.sessions import entire_branch, git_ai, kinds
+from cursorbench.sessions import entire_branch, git_ai, given, kinds
 from cursorbench.sessions.copies import Copies, digest_of
 from cursorbench.sessions.entire_beside import in_order
 from cursorbench.sessions.git_environment import only_reading
@@ -179,7 +179,7 @@ class Source:
             found += 1
             if copies.again(path):
                 continue
-            kind = self.kind or _kind_of(path)
+            kind = self.kind or given.kind_of(path)
             if kind in SECOND_HAND:
                 later.append((path, kind))
             else:
@@ -196,7 +196,7 @@ class Source:
 
     def without_logs(self) -> list[Path]:
         """Git repositories among the paths in which no branch, ref or note holds any."""
-        return [path for path in self.paths if _is_repository(path) and _refs(path) == b""]
+        return [path for path in self.paths if given.is_repository(path) and _refs(path) == b""]
 
     def _held(self, kind: str, seen: Seen) -> Iterator[tuple[str, Read]]:
         """What the repositories among the paths hold of this kind in branches or notes."""
@@ -226,15 +226,7 @@ class Source:
             raise InputMissingError(
                 f"there is no file or folder {path}", hint="name session logs, or folders of them"
             )
-        return not _is_bare(path) and not (self.kind in _IN_REPOSITORIES and (path / ".git").exists())
-
-
-def _kind_of(path: Path) -> str | None:
-    """None too for what cannot be read: whoever reads it says so."""
-    try:
-        return kinds.kind_of(path)
-    except OSError:
-        return None
+        return not given.is_bare(path) and not (self.kind in _IN_REPOSITORIES and (path / ".git").exists())
 
 
 def _from_repository(kind: str, read: Any, path: Path, seen: Seen) -> Iterator[tuple[str, Read]]:
@@ -245,16 +237,12 @@ def _from_repository(kind: str, read: Any, path: Path, seen: Seen) -> Iterator[t
         yield kind, Quarantined(Place(str(path)), "its branch or notes cannot be read")
 
 
-def _is_repository(path: Path) -> bool:
-    return path.is_dir() and ((path / ".git").exists() or _is_bare(path))
-
-
 def _refs(path: Path, kind: str = "") -> bytes:
     """Names and digests of the refs that hold logs; empty for what is no git repository.
 
     `_REFUSED` where git reads it not: it belongs to somebody else, say.
     """
-    if not _is_repository(path):
+    if not given.is_repository(path):
         return b""
     wanted = [ref for ref in _REFS if not kind or ("notes" in ref) == (kind == "git-ai")]
     try:
@@ -267,10 +255,6 @@ def _refs(path: Path, kind: str = "") -> bytes:
     except FileNotFoundError:
         return _REFUSED
     return listed.stdout if listed.returncode == 0 else _REFUSED
-
-
-def _is_bare(path: Path) -> bool:
-    return path.is_dir() and (path / "HEAD").is_file() and (path / "objects").is_dir()
 
 
 def is_unknown(item: Quarantined) -> bool:
