@@ -84,6 +84,8 @@ def run(arguments: Sequence[str], *, debug: bool = False) -> int:
 
 def _of_the_user(error: BaseException, arguments: Sequence[str]) -> RtrlError | None:
     """The error as one that a user can act on; None for a bug."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]  # Python before 3.11.4 wraps what an `except*` raises
     if isinstance(error, UnicodeEncodeError | TypeError) and not all(map(_is_text, arguments)):
         return UsageError("an argument is no UTF-8, and only a path may be so", hint="write it as UTF-8")
     if isinstance(error, RuntimeError) and str(error).startswith(_NO_PATH):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from cursorbench.errors import DependencyDownError
 from evals.population.simulate import Summary
 from rtrl_cli.main import run
 from stages.people_days import Place, lived, next_day
@@ -51,6 +52,19 @@ def test_a_day_on_which_nobody_was_answered_was_not_lived(answered: SimpleNamesp
     answered.episodes = 3
     assert run(["simulate"]) == 0
     assert (answered.days, next_day(tmp_path, "train", 0)) == ([0, 0], 1)
+
+
+def test_a_service_that_stays_away_is_no_bug_on_an_older_python(
+    answered: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before 3.11.4 what an `except*` raises is wrapped in a group."""
+
+    async def simulate(*_: object) -> Summary:
+        raise ExceptionGroup("", [DependencyDownError("nobody answers")])
+
+    monkeypatch.setattr("evals.population.simulate.simulate", simulate)
+    assert run(["simulate"]) == 13
+    assert "nobody answers" in capsys.readouterr().err
 
 
 def test_after_the_last_day_others_are_to_be_taken(
