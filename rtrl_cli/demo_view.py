@@ -10,7 +10,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rtrl_cli.output import PlainProgress, message, visible
+from rtrl_cli.output import message, visible
+from rtrl_cli.progress import PlainProgress
 
 if TYPE_CHECKING:
     from rich.console import Group

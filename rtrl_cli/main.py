@@ -19,10 +19,11 @@ from typing import Any, NoReturn
 from cursorbench.errors import RtrlError, UsageError
 from rtrl_cli import early, line
 from rtrl_cli.output import (
+    be_quiet,
     envelope,
+    error_message,
     escape_what_cannot_be_encoded,
     finish,
-    message,
     open_closed_streams,
     print_json,
 )
@@ -65,6 +66,7 @@ def run(arguments: Sequence[str], *, debug: bool = False) -> int:
     """
     started = time.monotonic()
     line.work_on(None)
+    be_quiet(False)
     try:
         done = early.begin(arguments)
         from rtrl_cli.app import call
@@ -119,11 +121,7 @@ def _failed(arguments: Sequence[str], error: BaseException, code: int, started: 
     if "--json" in arguments:
         with contextlib.suppress(RtrlError):  # said below, where stdout takes nothing
             print_json(_document(arguments, error, described, time.monotonic() - started))
-    message(described["message"], kind="error")
-    if described["hint"]:
-        message(described["hint"], kind="hint")
-    if run_id := _run_of(error):
-        message(f"run: {run_id}")
+    error_message(described["message"], described["hint"], _run_of(error))
     return code
 
 

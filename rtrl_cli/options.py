@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from cursorbench.errors import UsageError
+from rtrl_cli.output import be_quiet
 from stages.durations import WAIT_S
 
 
@@ -37,7 +38,10 @@ Workspace = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages but errors.")]
+Quiet = Annotated[  # for all commands alike: `output.message` and `make_progress` heed it, no command need
+    bool,
+    typer.Option("--quiet", "-q", callback=be_quiet, help="No progress and no messages but errors."),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override a setting; repeatable."),

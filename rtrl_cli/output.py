@@ -1,7 +1,7 @@
 """What a command prints. stdout carries the result (a table for people, one JSON document with
-`--json`), stderr carries progress and messages: rich on a terminal, plain lines elsewhere.
+`--json`), stderr carries messages.
 
-Not for: what a result means; a command builds it and says how its table looks.
+Not for: what a result means; a command builds it and says how its table looks. How far it is: `progress.py`.
 """
 
 from __future__ import annotations
@@ -12,21 +12,13 @@ import json
 import os
 import re
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import IO, Any
 
 from cursorbench.errors import DependencyDownError
 from rtrl_cli.widths import filled, width
 
-if TYPE_CHECKING:
-    from rich.progress import Progress as RichBar
-    from rich.progress import TaskID
-
-    from stages.stage import Progress
-
 SCHEMA = "rtrl/1"
-PLAIN_EVERY_S = 5.0
 # ours; then what terminals act on (C0, C1), and what turns the order of letters round
 _CONTROL = re.compile("(\x1b\\[(?:0|1|31|33|36)m)|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -108,8 +100,7 @@ def finish(code: int) -> int:
         discard(sys.stdout)
         if code == 0:
             found = _untaken(error)
-            message(found.message, kind="error")
-            message(found.hint, kind="hint")
+            error_message(found.message, found.hint)
             code = found.code
     try:
         sys.stderr.flush()
@@ -159,8 +150,37 @@ def bold(text: str) -> str:
     return f"\x1b[1m{text}\x1b[0m" if colour(sys.stdout) else text
 
 
+class _Manner:
+    """Of the command that runs; all its threads have the same."""
+
+    quiet = False
+
+
+def be_quiet(wanted: bool) -> bool:
+    """From now on there is no progress, and no message but errors, or there is again; what was wanted."""
+    _Manner.quiet = wanted
+    return wanted
+
+
+def is_quiet() -> bool:
+    """Whether `--quiet` was given. Only who has more to leave out than messages and progress need ask."""
+    return _Manner.quiet
+
+
+def error_message(text: str, hint: str = "", run_id: str | None = None) -> None:
+    """What went wrong, on stderr, what to do about it, and whose log has more: with `--quiet` too."""
+    for kind, said in (("error", text), ("hint", hint), ("run", run_id)):
+        if said:
+            _line(said, kind)
+
+
 def message(text: str, *, kind: str = "") -> None:
-    """One line on stderr; kind "error", "warning" or "hint" is named and coloured."""
+    """One line on stderr, unless the command is quiet; kind "warning" or "hint" is named and coloured."""
+    if not _Manner.quiet:
+        _line(text, kind)
+
+
+def _line(text: str, kind: str = "") -> None:
     shades = {"error": "\x1b[31m", "warning": "\x1b[33m", "hint": "\x1b[36m"}
     label = f"{kind}: " if kind else ""
     if kind in shades and colour(sys.stderr):
@@ -206,86 +226,3 @@ def show(as_json: bool, document: Mapping[str, Any], text: Callable[[], str]) ->
         return print_json(document)
     shown = text()
     return _put(shown.rstrip("\n") + "\n") if shown else True
-
-
-@contextlib.contextmanager
-def make_progress(quiet: bool) -> Iterator[Progress]:
-    """What tells a person how far a stage is; a terminal's lines are cleared at the end."""
-    if quiet:
-        from stages.progress import Silent
-
-        yield Silent()
-    elif sys.stderr.isatty():
-        progress = TerminalProgress()
-        try:
-            yield progress
-        finally:
-            progress.close()
-    else:
-        yield PlainProgress()
-
-
-class PlainProgress:
-    """Plain lines: one at the start of a step, one every few seconds, one per message."""
-
-    def __init__(self) -> None:
-        self._what, self._total, self._done, self._next = "", 0, 0, 0.0
-
-    def start(self, what: str, total: int | None = None) -> None:
-        """Begin a step of `total` units."""
-        self._what, self._total, self._done = what, total or 0, 0
-        self._next = time.monotonic() + PLAIN_EVERY_S
-        message(what)
-
-    def advance(self, n: int = 1, note: str = "") -> None:
-        """`n` units are done."""
-        self._done += n
-        if time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + PLAIN_EVERY_S
-        of = f" of {self._total}" if self._total else ""
-        message(f"{self._what}: {self._done}{of}" + (f" ({note})" if note else ""))
-
-    def message(self, text: str) -> None:
-        """One line for the reader."""
-        message(text)
-
-
-class TerminalProgress:
-    """A bar for the step that is going on. It is gone when the step is over."""
-
-    def __init__(self) -> None:
-        self._bar: RichBar | None = None
-        self._task: TaskID | None = None
-
-    def start(self, what: str, total: int | None = None) -> None:
-        """Begin a step of `total` units."""
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as RichBar
-
-        self.close()
-        what_column = TextColumn("{task.description}", markup=False)  # a path may have brackets
-        note_column = TextColumn("{task.fields[note]}", markup=False)
-        columns = [what_column, BarColumn(), MofNCompleteColumn(), note_column, TimeElapsedColumn()]
-        self._bar = RichBar(*columns, console=Console(stderr=True), transient=True)
-        self._bar.start()
-        self._task = self._bar.add_task(visible(what), total=total, note="")
-
-    def advance(self, n: int = 1, note: str = "") -> None:
-        """`n` units are done."""
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, advance=n, note=visible(note))
-
-    def message(self, text: str) -> None:
-        """One line for the reader, above the bar."""
-        if self._bar is not None:
-            self._bar.console.print(visible(text), markup=False, highlight=False)
-        else:
-            message(text)
-
-    def close(self) -> None:
-        """Take the bar away."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = self._task = None

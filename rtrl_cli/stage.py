@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rtrl_cli import line
-from rtrl_cli.output import make_progress, message, pairs, show, size, table
+from rtrl_cli.output import message, pairs, show, size, table
+from rtrl_cli.progress import make_progress
 from stages.wording import digits
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ class StageFlags:
     force: bool = False
     overrides: Sequence[str] = ()
     lock_timeout: float | None = None
-    quiet: bool = False
     from_run: str | None = None
     seed: int | None = None
     lock: FileLock | None = None  # the stage's, when the command holds it already
@@ -82,7 +82,7 @@ def run_command(
         text: the result for people; default its outputs and metrics.
         changes: attributes for a copy of the stage (flags only this stage has, e.g. deploy's reason).
     """
-    finish(run_once(name, flags, changes), as_json=flags.as_json, quiet=flags.quiet, text=text)
+    finish(run_once(name, flags, changes), as_json=flags.as_json, text=text)
 
 
 def dry_plan(name: str, flags: StageFlags, **changes: Any) -> StageResult:
@@ -108,7 +108,7 @@ def run_once(name: str, flags: StageFlags, changes: Mapping[str, Any]) -> StageR
         stage = copy.copy(stage)
         for key, value in changes.items():
             setattr(stage, key, value)
-    with make_progress(flags.quiet) as progress:
+    with make_progress() as progress:
         return run_stage(
             workspace,
             store,
@@ -125,15 +125,12 @@ def run_once(name: str, flags: StageFlags, changes: Mapping[str, Any]) -> StageR
         )
 
 
-def finish(
-    result: StageResult, *, as_json: bool, quiet: bool, text: Callable[[StageResult], str] | None = None
-) -> None:
+def finish(result: StageResult, *, as_json: bool, text: Callable[[StageResult], str] | None = None) -> None:
     """Show a result and leave with its exit status when that is not 0."""
-    if not quiet:
-        for note in result.notes:
-            message(note)
-        for warning in result.warnings:
-            message(warning, kind="warning")
+    for note in result.notes:
+        message(note)
+    for warning in result.warnings:
+        message(warning, kind="warning")
     show(as_json, result.envelope(), lambda: (text or default_text)(result))
     if result.exit_code:
         raise typer.Exit(result.exit_code)

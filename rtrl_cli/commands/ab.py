@@ -13,7 +13,8 @@ import typer
 
 from cursorbench.errors import DependencyDownError, InputMissingError, IntegrityError, RtrlError, UsageError
 from rtrl_cli import options
-from rtrl_cli.output import make_progress, message, number, pairs, show, table
+from rtrl_cli.output import message, number, pairs, show, table
+from rtrl_cli.progress import make_progress
 from rtrl_cli.stage import open_store
 from stages.who import who
 from stages.wording import percent
@@ -52,13 +53,13 @@ def command(
     pause = options.pause(watch, every)
     found, store = _opened(workspace, options.settings(overrides, line))
     if holdback:
-        _again(lambda: _benefit(found, store, as_json=as_json, quiet=quiet), pause, quiet)
+        _again(lambda: _benefit(found, store, as_json=as_json), pause)
         return
-    one = _Looks(found, store, decide=decide, as_json=as_json, quiet=quiet)
-    _again(one.take, pause, quiet)
+    one = _Looks(found, store, decide=decide, as_json=as_json)
+    _again(one.take, pause)
 
 
-def _again(look: Callable[[], bool], every: float | None, quiet: bool) -> None:
+def _again(look: Callable[[], bool], every: float | None) -> None:
     """Look; with `every`, again in so many seconds until a look says that it is over.
 
     A look that fails by what may go away is a warning then, and the next one is tried: nobody else looks for
@@ -76,7 +77,7 @@ def _again(look: Callable[[], bool], every: float | None, quiet: bool) -> None:
         except (RtrlError, sqlite3.Error, OSError) as error:
             if every is None or isinstance(error, ends):
                 raise
-            if not quiet and not isinstance(error, InconclusiveError):
+            if not isinstance(error, InconclusiveError):
                 message(f"this look failed, the next one is tried: {error}", kind="warning")
         if every is None:
             return
@@ -91,7 +92,6 @@ class _Looks:
     store: Store
     decide: bool
     as_json: bool
-    quiet: bool
     last: Seen | None = None
 
     def take(self) -> bool:
@@ -102,10 +102,10 @@ class _Looks:
         from stages.result import attach_result, status_of
 
         if self.last is not None and ended(self.store, self.last.deployment):
-            _promoted(self.last, document=self.as_json and self.decide, quiet=self.quiet)
+            _promoted(self.last, document=self.as_json and self.decide)
             return True
         begun, user = time.monotonic(), who()
-        with make_progress(quiet=self.quiet) as progress:
+        with make_progress() as progress:
             seen = self.last = take_look(self.found, self.store, progress, by=user, deciding=self.decide)
         result = _result(seen, time.monotonic() - begun)
         read = True
@@ -114,7 +114,7 @@ class _Looks:
         if not self.decide:
             return not read  # no later look has a reader either
         try:
-            with make_progress(quiet=self.quiet) as progress:
+            with make_progress() as progress:
                 act(self.found, self.store, seen, progress)
         except RtrlError as error:
             result.status = status_of(error.code)
@@ -134,8 +134,7 @@ class _Looks:
         except DependencyDownError as error:
             if not self.decide:
                 raise
-            if not self.quiet:
-                message(str(error), kind="warning")
+            message(str(error), kind="warning")
             return False
 
 
@@ -147,10 +146,9 @@ def _opened(workspace: Path | None, overrides: Sequence[str]) -> tuple[Workspace
     return found, store
 
 
-def _promoted(seen: Seen, *, document: bool, quiet: bool) -> None:
+def _promoted(seen: Seen, *, document: bool) -> None:
     """Somebody else ended the canary. There is one document in that case too: the last look."""
-    if not quiet:
-        message(f"{seen.deployment} was promoted meanwhile")
+    message(f"{seen.deployment} was promoted meanwhile")
     if document:
         show(True, _result(seen, 0.0).envelope(), str)
 
@@ -162,13 +160,13 @@ def _result(seen: Seen, seconds: float) -> StageResult:
     return StageResult("ab", "succeeded", metrics=metrics, duration_s=seconds)
 
 
-def _benefit(found: Workspace, store: Store, *, as_json: bool, quiet: bool) -> bool:
+def _benefit(found: Workspace, store: Store, *, as_json: bool) -> bool:
     """One look at the holdback; whether nobody reads it, for it is never over else."""
     from stages.ab.holdback import take_look_at_holdback
     from stages.result import StageResult
 
     begun = time.monotonic()
-    with make_progress(quiet=quiet) as progress:
+    with make_progress() as progress:
         seen = take_look_at_holdback(found, store, progress, by=who())
     result = StageResult("ab", "succeeded", metrics={"holdback": seen.holdback, **seen.data})
     result.duration_s = time.monotonic() - begun

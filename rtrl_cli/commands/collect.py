@@ -90,7 +90,7 @@ def command(
     """
     settings = options.settings(overrides, line)
     flags = StageFlags(
-        workspace, inputs or (), as_json, dry_run, force, settings, lock_timeout, quiet, from_run, seed
+        workspace, inputs or (), as_json, dry_run, force, settings, lock_timeout, from_run, seed
     )
     theirs = {"--from": kind, "--user": user, "--timezone": timezone}
     code = {"--repo": repos, "--repository": repository}

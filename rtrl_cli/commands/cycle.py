@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rtrl_cli import options
-from rtrl_cli.output import make_progress, message, show, table
+from rtrl_cli.output import error_message, message, show, table
+from rtrl_cli.progress import make_progress
 from rtrl_cli.stage import open_store
 
 if TYPE_CHECKING:
@@ -48,12 +49,12 @@ def command(
     from stages.cycle.run import plan_cycle, run_cycle
 
     found, store = open_store(workspace, options.settings(overrides, line))
-    alarms = _Alarms(lambda: tell_alarms(found, store), None if quiet else _tell)
+    alarms = _Alarms(lambda: tell_alarms(found, store), _tell)
     if dry_run:
         result = plan_cycle(found, store, deadline, fresh=fresh)
         show(as_json, result.envelope(), lambda: _plan(result))
         return
-    with make_progress(quiet) as progress:
+    with make_progress() as progress:
         result = run_cycle(
             found,
             store,
@@ -65,7 +66,7 @@ def command(
             listener=alarms,
         )
     result.warnings += alarms.at_the_end()
-    _say(result, as_json, quiet)
+    _say(result, as_json)
     if result.exit_code:
         raise typer.Exit(result.exit_code)
 
@@ -88,14 +89,12 @@ class _Alarms:
         return list(dict.fromkeys([*self._warnings, *self._tell()]))
 
 
-def _say(result: CycleResult, as_json: bool, quiet: bool) -> None:
-    for warning in [] if quiet else result.warnings:
+def _say(result: CycleResult, as_json: bool) -> None:
+    for warning in result.warnings:
         message(warning, kind="warning")
     show(as_json, result.envelope(), lambda: _text(result))
     if result.error:
-        message(str(result.error["message"]), kind="error")
-        if result.error["hint"]:
-            message(str(result.error["hint"]), kind="hint")
+        error_message(str(result.error["message"]), str(result.error["hint"]))
 
 
 def _tell(name: str, ended: StageResult | None) -> None:

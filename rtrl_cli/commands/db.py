@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from rtrl_cli import options
-from rtrl_cli.output import envelope, message, show
+from rtrl_cli.output import envelope, error_message, show
 
 app = typer.Typer(
     add_completion=False,
@@ -80,7 +80,6 @@ def check(
     document = envelope("db check", status, metrics={"problems": problems}, error=error)
     show(as_json, document, lambda: "" if problems else "the registry is sound")
     for problem in problems:
-        message(problem, kind="error")
+        error_message(problem, HINT if problem is problems[-1] else "")
     if problems:
-        message(HINT, kind="hint")
         raise typer.Exit(12)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rtrl_cli import options
-from rtrl_cli.output import envelope, message, show
+from rtrl_cli.output import envelope, is_quiet, message, show
 
 if TYPE_CHECKING:
     from stages.demo.run import View
@@ -59,7 +59,7 @@ def command(
     from stages.demo.run import Wish, run_demo
 
     wish = Wish(directory.expanduser().resolve(), seed, cycles, users, requests, replay)
-    view = _view(cycles, quiet)
+    view = _view(cycles)
     try:
         found = run_demo(wish, view)
     finally:
@@ -70,16 +70,15 @@ def command(
         envelope("demo", "succeeded", metrics=found, duration_s=found["seconds"]),
         lambda: _text(found),
     )
-    if not quiet:
-        for line in _next(directory):
-            message(line)
+    for line in _next(directory):
+        message(line)
 
 
-def _view(cycles: int, quiet: bool) -> View:
+def _view(cycles: int) -> View:
     from rtrl_cli.demo_view import LiveView, PlainView
     from stages.demo.run import SilentView
 
-    if quiet:
+    if is_quiet():
         return SilentView()
     return LiveView(cycles) if sys.stderr.isatty() else PlainView(cycles)
 

@@ -56,9 +56,7 @@ def command(
 ) -> None:
     """Serve the newest checkpoint with a passing report against what is live, or the one named by --input."""
     settings = options.settings(overrides, line)
-    flags = StageFlags(
-        workspace, inputs or (), as_json, dry_run, force, settings, lock_timeout, quiet, from_run
-    )
+    flags = StageFlags(workspace, inputs or (), as_json, dry_run, force, settings, lock_timeout, from_run)
     run_command(
         "deploy",
         flags,

@@ -66,13 +66,11 @@ def command(
         _explain(workspace, line, inputs or [], explain, as_json)
         return
     sets = [*options.settings(overrides, line), *([f"distill.engine={engine}"] if engine is not None else [])]
-    flags = StageFlags(
-        workspace, inputs or (), as_json, dry_run, force, sets, lock_timeout, quiet, from_run, seed
-    )
+    flags = StageFlags(workspace, inputs or (), as_json, dry_run, force, sets, lock_timeout, from_run, seed)
     result = run_once("distill", flags, {})
     if not dry_run and from_run is None:  # before the result is shown: it is the last that is printed
         result.warnings += tell_alarms(*open_store(workspace, sets))
-    finish(result, as_json=as_json, quiet=quiet)
+    finish(result, as_json=as_json)
 
 
 def tell_alarms(workspace: Workspace, store: Store) -> list[str]:

@@ -22,6 +22,6 @@ def command(
     """Compare a candidate with the live checkpoint. Exit 0 pass, 3 regressed, 4 inconclusive."""
     settings = options.settings(overrides, line)
     flags = StageFlags(
-        workspace, inputs or (), as_json, dry_run, force, settings, lock_timeout, quiet, from_run, seed
+        workspace, inputs or (), as_json, dry_run, force, settings, lock_timeout, from_run, seed
     )
     run_command("eval", flags)

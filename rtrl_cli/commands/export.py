@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rtrl_cli import options
-from rtrl_cli.output import envelope, make_progress, message, pairs, show, size, table
+from rtrl_cli.output import envelope, message, pairs, show, size, table
+from rtrl_cli.progress import make_progress
 from rtrl_cli.stage import open_store
 from stages.who import who
 
@@ -48,7 +49,7 @@ def command(
 
     started = time.monotonic()
     found, store = open_store(workspace, options.settings(overrides, line))
-    with make_progress(quiet) as progress:
+    with make_progress() as progress:
         result = export_experience(
             found,
             store,
@@ -70,11 +71,10 @@ def command(
         duration_s=round(time.monotonic() - started, 3),
     )
     show(as_json, document, lambda: _text(result))
-    if not quiet:
-        for path in result.swept:
-            message(f"removed {path}, left by an export that was killed")
-        for warning in warnings:
-            message(warning, kind="warning")
+    for path in result.swept:
+        message(f"removed {path}, left by an export that was killed")
+    for warning in warnings:
+        message(warning, kind="warning")
 
 
 def _text(result: Exported) -> str:

@@ -52,8 +52,6 @@ def command(
         duration_s=round(time.monotonic() - started, 3),
     )
     show(as_json, document, lambda: _text(result))
-    if quiet:
-        return
     for warning in warnings:
         message(warning, kind="warning")
     message(_done(result))

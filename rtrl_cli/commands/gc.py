@@ -71,10 +71,10 @@ def command(
         found, store = open_store(workspace)
         if pin is None and unpin is None:
             kept = _Kept(keep_days, keep_log_days, keep_spool_days, tuple(retired or ()))
-            _collect(found, store, kept, yes=yes, as_json=as_json, quiet=quiet)
+            _collect(found, store, kept, yes=yes, as_json=as_json)
             return
         known = _pins(store, found.settings.workspace.line, pin, unpin, reason)
-        if not known and not quiet:
+        if not known:
             message(f"{unpin} was not pinned")
         show(as_json, envelope("gc", "succeeded", metrics={"pinned": pin, "unpinned": unpin}), str)
 
@@ -102,7 +102,7 @@ class _Kept(NamedTuple):
     retired: tuple[str, ...]
 
 
-def _collect(found: Workspace, store: Store, kept: _Kept, *, yes: bool, as_json: bool, quiet: bool) -> None:
+def _collect(found: Workspace, store: Store, kept: _Kept, *, yes: bool, as_json: bool) -> None:
     """Of artifacts, spool and what was received: the plan, or with `yes` what was removed."""
     from stages.collect import retention
     from stages.inbox.reader import delete_segments
@@ -120,7 +120,7 @@ def _collect(found: Workspace, store: Store, kept: _Kept, *, yes: bool, as_json:
     ]
     if yes:
         delete_segments(old)
-    _show(plan, segments, received, yes=yes, as_json=as_json, quiet=quiet)
+    _show(plan, segments, received, yes=yes, as_json=as_json)
 
 
 def _pins(store: Store, line: str, pin: str | None, unpin: str | None, reason: str) -> bool:
@@ -139,7 +139,6 @@ def _show(
     *,
     yes: bool,
     as_json: bool,
-    quiet: bool,
 ) -> None:
     rows = [(f"{row.kind}@v{row.version}", size(row.bytes or 0), row.created_at[:19]) for row in plan.remove]
     begun = [time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(row.created / 1000)) for row in segments.remove]
@@ -164,8 +163,7 @@ def _show(
         envelope("gc", "succeeded" if rows else "noop", metrics=metrics),
         lambda: table(("REMOVED" if yes else "WOULD REMOVE", "SIZE", "MADE"), rows),
     )
-    if not quiet:
-        _say(plan, segments, len(received), freed, done, hint=bool(rows) and not yes)
+    _say(plan, segments, len(received), freed, done, hint=bool(rows) and not yes)
 
 
 def _say(plan: Plan, segments: Retention, received: int, freed: int, done: str, *, hint: bool) -> None:

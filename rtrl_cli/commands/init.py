@@ -94,7 +94,7 @@ def command(
         warnings=list(made.warnings),
         duration_s=round(time.monotonic() - started, 3),
     )
-    for warning in [] if quiet else made.warnings:
+    for warning in made.warnings:
         message(warning, kind="warning")
     show(as_json, document, lambda: _text(made, note))
 

@@ -162,8 +162,7 @@ def add(
         no_train=no_train,
         told=lambda key: _tell("keys add", name, key, as_json),
     )
-    if not quiet:
-        message("keep it: it is shown only now, and stored hashed", kind="hint")
+    message("keep it: it is shown only now, and stored hashed", kind="hint")
 
 
 @app.command("set")
@@ -234,12 +233,9 @@ def rotate(
     key = ApiKeys.rotate(
         keys_dir, name, keep_hours=keep_old, told=lambda key: _tell("keys rotate", name, key, as_json)
     )
-    if not quiet:
-        also = default_key(keys_dir) == key
-        kept = (
-            f"keys/{DEFAULT_KEY} has it too" if also else "keep it: it is shown only now, and stored hashed"
-        )
-        message(kept, kind="hint")
+    also = default_key(keys_dir) == key
+    kept = f"keys/{DEFAULT_KEY} has it too" if also else "keep it: it is shown only now, and stored hashed"
+    message(kept, kind="hint")
 
 
 @app.command()

@@ -61,10 +61,10 @@ def monitor(
     found, store = open_store(workspace, options.settings((), line))
     require_line(store, found.settings)
     if pause is None:
-        _look(found, store, plot, as_json, quiet)
+        _look(found, store, plot, as_json)
         return
     while True:
-        _watched(found, lambda: _look(found, store, plot, as_json, quiet), quiet)
+        _watched(found, lambda: _look(found, store, plot, as_json))
         time.sleep(pause)
 
 
@@ -107,7 +107,7 @@ def _refuse_before_subcommand(context: typer.Context) -> None:
             )
 
 
-def _look(found: Workspace, store: Store, plot: Path | None, as_json: bool, quiet: bool) -> list[str]:
+def _look(found: Workspace, store: Store, plot: Path | None, as_json: bool) -> list[str]:
     """Show the charts, tell the webhook; the ids of alarms that wait for somebody."""
     from stages.monitor import view
     from stages.monitor.alert import tell
@@ -128,7 +128,7 @@ def _look(found: Workspace, store: Store, plot: Path | None, as_json: bool, quie
         "alarms": [one.to_dict() for one in alarms],
         "plot": str(plot) if plot else None,
     }
-    for warning in [] if quiet else warnings:
+    for warning in warnings:
         message(warning, kind="warning")
     document = envelope("monitor", "succeeded", metrics=metrics, warnings=warnings)
     if not show(as_json, document, lambda: _text(found, history, alarms, rules)):
@@ -136,7 +136,7 @@ def _look(found: Workspace, store: Store, plot: Path | None, as_json: bool, quie
     return [one.alarm["id"] for one in alarms if one.acknowledged is None]
 
 
-def _watched(found: Workspace, look: Callable[[], list[str]], quiet: bool) -> None:
+def _watched(found: Workspace, look: Callable[[], list[str]]) -> None:
     """One of many looks: one that fails is a warning and a failed ping, and the next one is tried."""
     import sqlite3
 
@@ -146,9 +146,8 @@ def _watched(found: Workspace, look: Callable[[], list[str]], quiet: bool) -> No
     try:
         waiting = look()
     except (RtrlError, sqlite3.Error, OSError) as error:
-        if not quiet:
-            message(f"this look failed, the next one is tried: {error}", kind="warning")
-    _ping(found, waiting, quiet)
+        message(f"this look failed, the next one is tried: {error}", kind="warning")
+    _ping(found, waiting)
 
 
 def _require_picture(plot: Path) -> None:
@@ -191,7 +190,7 @@ def _alarm(one: Standing) -> str:
     return f"alarm {head}\n      acknowledged{other} by {said.by}, {when}: {said.reason}"
 
 
-def _ping(found: Workspace, waiting: list[str] | None, quiet: bool) -> None:
+def _ping(found: Workspace, waiting: list[str] | None) -> None:
     """Of alarms that wait; None: nobody knows."""
     from stages.cycle.ping import ping
 
@@ -199,5 +198,5 @@ def _ping(found: Workspace, waiting: list[str] | None, quiet: bool) -> None:
     failed = waiting is None or bool(waiting)
     body = {"alarms": waiting or [], "looked": waiting is not None}
     said = ping(config.ping.get_secret_value(), "fail" if failed else "", body, config.timeout_s)
-    if said and not quiet:
+    if said:
         message(said, kind="warning")

@@ -103,8 +103,7 @@ def command(
         from stages.report.page import render, write
 
         write(html, render(report))
-    if not quiet:
-        _say(warnings, html)
+    _say(warnings, html)
     document = envelope(
         "report",
         "succeeded",

@@ -45,14 +45,14 @@ def command(
     """Serve the checkpoint that was live before, and take its line state back. No report is asked for."""
     refs = [*(inputs or ()), *([to] if to is not None else [])]
     settings = options.settings(overrides, line)
-    flags = StageFlags(workspace, refs, as_json, dry_run, force, settings, lock_timeout, quiet, from_run)
+    flags = StageFlags(workspace, refs, as_json, dry_run, force, settings, lock_timeout, from_run)
     begun: Begun | None = ctx.obj  # by `early.py`
     moved, asked = (begun.moved, begun.asked) if begun else (None, "")
     lock = moved.lock if moved else None
     if moved is not None and lock is None:  # the store is away
         from stages.rollback.recorded import finish_away
 
-        finish(finish_away(workspace, moved), as_json=as_json, quiet=quiet, text=text)
+        finish(finish_away(workspace, moved), as_json=as_json, text=text)
         return
     flags = replace(flags, lock=lock)
     try:
@@ -63,4 +63,4 @@ def command(
             raise
         from stages.rollback.recorded import finish_moved
 
-        finish(finish_moved(workspace, moved, error), as_json=as_json, quiet=quiet, text=text)
+        finish(finish_moved(workspace, moved, error), as_json=as_json, text=text)

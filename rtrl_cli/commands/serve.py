@@ -13,7 +13,7 @@ from rtrl_cli.output import envelope, message, pairs, show
 from rtrl_cli.stage import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from stages.registry.store import Store
@@ -42,10 +42,6 @@ def command(
     terminal that is closed: 129.
     """
 
-    def say(text: str) -> None:
-        if not quiet:
-            message(text)
-
     if stop and detach:
         raise UsageError(
             "--stop starts nothing", hint="leave --detach away, or run the two one after the other"
@@ -55,7 +51,7 @@ def command(
         return
     found, store = open_store(workspace, overrides or ())
     if detach:
-        _detach(found, store, say, as_json)
+        _detach(found, store, as_json)
         return
     from stages.serve import serve
 
@@ -72,7 +68,7 @@ def command(
         document = envelope("serve", "succeeded", metrics=facts, duration_s=state.seconds)
         show(as_json, document, lambda: _text(facts))
 
-    status = serve(found, store, say=say, ready=ready)
+    status = serve(found, store, say=message, ready=ready)
     if not shown:
         raise SystemExit(status)  # as any command that a signal ends, with a document
     raise typer.Exit(status)
@@ -102,12 +98,12 @@ def _readable(workspace: Workspace) -> bool:
         return False
 
 
-def _detach(found: Workspace, store: Store, say: Callable[[str], None], as_json: bool) -> None:
+def _detach(found: Workspace, store: Store, as_json: bool) -> None:
     from stages.serving.detach import start_detached
     from stages.target.admin import Admin
 
     began = time.monotonic()
-    endpoint = start_detached(found, say=say)
+    endpoint = start_detached(found, say=message)
     facts = _facts(endpoint, model=found.settings.engine.served_name, key_file=_key_file(found))
     admin = Admin(endpoint)
     served = admin.served()

@@ -9,7 +9,8 @@ import typer
 
 from cursorbench.errors import UsageError
 from rtrl_cli import options
-from rtrl_cli.output import envelope, make_progress, number, pairs, show, table
+from rtrl_cli.output import envelope, number, pairs, show, table
+from rtrl_cli.progress import make_progress
 
 if TYPE_CHECKING:
     from evals.population.simulate import Summary
@@ -79,7 +80,7 @@ def command(
     where = people_days.place(workspace, url, key_file)
     lived = _next_day(where.run_dir, split, seed) if day is None else day
     traffic = Traffic(where.url, where.key, users, requests, seed, split, lived, concurrency)  # type: ignore[arg-type]
-    with make_progress(quiet) as progress:
+    with make_progress() as progress:
         progress.start(f"day {lived} of {users} people", requests)
         started = time.monotonic()
         summary = asyncio.run(simulate(traffic, progress.advance))

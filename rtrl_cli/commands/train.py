@@ -66,7 +66,7 @@ def command(
         raise typer.Exit(follow())
     settings = options.settings(overrides, line)
     flags = StageFlags(
-        workspace, inputs or (), as_json, dry_run, force, settings, lock_timeout, quiet, from_run, seed
+        workspace, inputs or (), as_json, dry_run, force, settings, lock_timeout, from_run, seed
     )
     outside = {"import_dir": import_dir, "parent": parent, "consumed": tuple(consumed or ())}
     with crew.leading():
@@ -93,8 +93,7 @@ def _explain(episode: str, flags: StageFlags, outside: bool) -> None:
     result = dry_plan("train", flags, explain=episode)
     found = result.metrics = result.envelope()["metrics"]["plan"]
     result.warnings += [f"a training run would refuse: {problem}" for problem in found["problems"]]
-    if not flags.quiet:
-        for warning in result.warnings:
-            message(warning, kind="warning")
+    for warning in result.warnings:
+        message(warning, kind="warning")
     document = result.envelope() | {"status": "succeeded"}
     show(flags.as_json, document, lambda: explain_text(found, document["inputs"]))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rtrl_cli import options
-from rtrl_cli.output import envelope, make_progress, message, pairs, show, size
+from rtrl_cli.output import envelope, error_message, message, pairs, show, size
+from rtrl_cli.progress import make_progress
 from rtrl_cli.stage import open_store
 from stages.errors import UsageError
 from stages.wording import count
@@ -60,7 +61,7 @@ def command(
     chosen = _chosen(depth, seed, full=full)
     found, store = open_store(workspace)
     deep = chosen is not Depth.present
-    with make_progress(quiet) as progress:
+    with make_progress() as progress:
         drawn_by = _of_the_day() if seed is None else seed
         result = verify(store, chosen.value, progress, seed=drawn_by)
         spool = verify_spool(found.spool_dir, deep=deep)
@@ -86,7 +87,7 @@ def command(
     lines |= {name: _counts(metrics[name]) for name in ("spool", "received")}
     lines["swept"] = sum(len(each) for each in result.swept.__dict__.values())
     show(as_json, document, lambda: pairs(lines))
-    _say([] if quiet else spool.warnings, problems)
+    _say(spool.warnings, problems)
     told(found.spool_dir, spool)
     if problems:
         raise typer.Exit(12)
@@ -150,9 +151,7 @@ def _say(warnings: list[str], problems: list[str]) -> None:
     for warning in warnings:
         message(warning, kind="warning")
     for problem in problems:
-        message(problem, kind="error")
-    if problems:
-        message(_hint(problems), kind="hint")
+        error_message(problem, _hint(problems) if problem is problems[-1] else "")
 
 
 def _error(problems: list[str]) -> dict[str, Any]:

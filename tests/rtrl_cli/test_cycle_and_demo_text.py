@@ -50,6 +50,7 @@ def test_a_table_for_people(
     assert "train: succeeded in" in shown.err
 
 
+@pytest.mark.usefixtures("quietly")
 def test_the_run_that_failed_is_named(
     root: Path, stages: dict[str, StubStage], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -60,7 +61,7 @@ def test_the_run_that_failed_is_named(
 
     stages["train"].before = fail
     with pytest.raises(typer.Exit):
-        cycle.command(workspace=root, quiet=True)
+        cycle.command(workspace=root)
     shown = capsys.readouterr()
     stage, status, run_id = (shown.out.splitlines()[-1].split()[at] for at in (0, 1, 4))
     assert (stage, status) == ("train", "failed")
@@ -68,12 +69,13 @@ def test_the_run_that_failed_is_named(
     assert shown.err == "error: on-policy proof failed\nhint: look at it\n"
 
 
+@pytest.mark.usefixtures("quietly")
 def test_one_document_for_scripts(
     root: Path, stages: dict[str, StubStage], capsys: pytest.CaptureFixture[str]
 ) -> None:
     stages["eval"].verdict = "rejected"
     with pytest.raises(typer.Exit) as left:
-        cycle.command(workspace=root, as_json=True, quiet=True)
+        cycle.command(workspace=root, as_json=True)
     assert left.value.exit_code == 3
     shown = capsys.readouterr()
     document = json.loads(shown.out)
@@ -98,7 +100,7 @@ def test_alarms_are_told_before_anything_is_trained(
     monkeypatch.setattr(distill, "tell_alarms", tell)
     stages["distill"].before = lambda: order.append("distill")
     stages["train"].before = lambda: order.append("train")
-    cycle.command(workspace=root, quiet=True, as_json=True)
+    cycle.command(workspace=root, as_json=True)
     assert order == ["distill", "told", "train", "told"]
     assert json.loads(capsys.readouterr().out)["warnings"] == ["the webhook is away"]
 

@@ -2,15 +2,13 @@ from __future__ import annotations
 
 import io
 import json
-import sys
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from rtrl_cli import output
 from rtrl_cli.commands.status import ago
-from rtrl_cli.demo_view import LiveView
+from rtrl_cli.progress import make_progress
 
 
 def test_table_by_hand() -> None:
@@ -54,7 +52,7 @@ def test_when_something_was(seconds: float, told: str) -> None:
 def test_what_models_wrote_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     output.show(False, {}, lambda: f"\x1b[1m{HOSTILE}\x1b[0m")
     output.message(HOSTILE, kind="warning")
-    with output.make_progress(quiet=False) as progress:
+    with make_progress() as progress:
         progress.message(HOSTILE)
     captured = capsys.readouterr()
     assert captured.out == f"\x1b[1m{SHOWN}\x1b[0m\n"
@@ -87,57 +85,3 @@ def test_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "dumb")
     assert not output.colour(Terminal())
-
-
-def test_plain_progress_is_a_line_at_a_time(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    clock = iter([0.0, 1.0, 5.0, 5.0, 6.0])
-    monkeypatch.setattr(output.time, "monotonic", lambda: next(clock))
-    with output.make_progress(quiet=False) as progress:
-        progress.start("reading", 10)
-        progress.advance(2)  # at 1 s: too soon
-        progress.advance(2, "half")  # at 5 s
-        progress.advance(1)  # at 6 s: too soon
-        progress.message("by the way")
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err == "reading\nreading: 4 of 10 (half)\nby the way\n"
-
-
-def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with output.make_progress(quiet=True) as progress:
-        progress.start("reading", 10)
-        progress.advance()
-        progress.message("x")
-    assert capsys.readouterr() == ("", "")
-
-
-def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    progress = output.TerminalProgress()
-    progress.message("before")
-    progress.start("reading", 3)
-    progress.advance(2, "5,000 records")
-    progress.message("[not markup]")
-    progress.close()
-    progress.close()
-    assert "before\n" in terminal.getvalue()
-    assert "[not markup]" in terminal.getvalue()
-    assert "5,000 records" in terminal.getvalue()
-
-
-@pytest.mark.parametrize("view", [output.TerminalProgress, lambda: LiveView(1)])
-def test_what_a_bar_is_called_is_no_markup(
-    monkeypatch: pytest.MonkeyPatch, view: Callable[[], output.TerminalProgress | LiveView]
-) -> None:
-    """A step is called by folders and suites, which may be called anything."""
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    progress = view()
-    progress.start("perplexity:/srv/x[/b]\x1b]0;mine\x07", 3)
-    progress.advance()
-    progress.close()
-    assert "x[/b]" in terminal.getvalue()
-    assert "\x1b]0;" not in terminal.getvalue()

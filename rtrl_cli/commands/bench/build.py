@@ -10,7 +10,8 @@ import typer
 
 from rtrl_cli import options
 from rtrl_cli.commands.bench import flags
-from rtrl_cli.output import envelope, make_progress, message, pairs, show, table
+from rtrl_cli.output import envelope, message, pairs, show, table
+from rtrl_cli.progress import make_progress
 
 if TYPE_CHECKING:
     from cursorbench.builder.build import Built
@@ -110,14 +111,14 @@ def command(
         environment=environment, python=python or usual.python, test_command=test_command, scope=scope,
         timeout_s=timeout, heldout=heldout, jobs=jobs, backend=sandbox, cache=cache or usual.cache,
     )  # fmt: skip
-    _build(settings, as_json=as_json, quiet=quiet)
+    _build(settings, as_json=as_json)
 
 
-def _build(settings: Settings, *, as_json: bool, quiet: bool) -> None:
+def _build(settings: Settings, *, as_json: bool) -> None:
     from cursorbench.builder.build import build
 
     began = time.monotonic()
-    with make_progress(quiet) as progress:
+    with make_progress() as progress:
         built = build(settings, progress)
     counts = built.counts()
     warnings = [*built.warnings, *_warnings(built)]
@@ -130,9 +131,8 @@ def _build(settings: Settings, *, as_json: bool, quiet: bool) -> None:
         duration_s=round(time.monotonic() - began, 3),
     )
     show(as_json, document, lambda: _text(built))
-    if not quiet:
-        for warning in warnings:
-            message(warning, kind="warning")
+    for warning in warnings:
+        message(warning, kind="warning")
 
 
 def _warnings(built: Built) -> list[str]:

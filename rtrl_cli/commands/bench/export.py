@@ -30,6 +30,5 @@ def command(
     done = export(Suite.open(suite), out)
     document = envelope("bench export", "succeeded", metrics=done.document())
     show(as_json, document, lambda: f"{len(done.made)} rows in {done.out}")
-    if not quiet:
-        for one in done.refused:
-            message(f"{one.name} left out: {one.reason}, {one.detail}", kind="warning")
+    for one in done.refused:
+        message(f"{one.name} left out: {one.reason}, {one.detail}", kind="warning")

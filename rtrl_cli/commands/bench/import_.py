@@ -10,7 +10,8 @@ import typer
 
 from rtrl_cli import options
 from rtrl_cli.commands.bench import flags
-from rtrl_cli.output import envelope, make_progress, message, pairs, show, table
+from rtrl_cli.output import envelope, message, pairs, show, table
+from rtrl_cli.progress import make_progress
 
 if TYPE_CHECKING:
     from cursorbench.exchange.refused import Exchanged
@@ -65,7 +66,7 @@ def command(
     stopped goes on. Exit 3: nothing could be taken.
     """
     started = time.monotonic()
-    with make_progress(quiet) as progress:
+    with make_progress() as progress:
         if source.is_dir():
             done = _harbor(source, out, progress)
         else:
@@ -88,7 +89,7 @@ def command(
         duration_s=round(time.monotonic() - started, 3),
     )
     show(as_json, document, lambda: _text(done))
-    if not quiet and done.refused:
+    if done.refused:
         message(f"all {len(done.refused)} refused are in {done.out / 'rejects.json'}")
     if not done.made:
         raise typer.Exit(3)

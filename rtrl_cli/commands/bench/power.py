@@ -125,7 +125,7 @@ def command(
     took = round(time.monotonic() - started, 3)
     document = envelope("bench power", "succeeded", metrics=metrics, duration_s=took)
     show(as_json, document, lambda: _text(head, found, made, would))
-    if plot is not None and not quiet:
+    if plot is not None:
         message(f"drawn to {plot}")
 
 

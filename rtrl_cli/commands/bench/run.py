@@ -12,7 +12,8 @@ import typer
 from rtrl_cli import options
 from rtrl_cli.commands.bench import flags
 from rtrl_cli.commands.bench.show import SuitePath
-from rtrl_cli.output import envelope, make_progress, message, pairs, show, table
+from rtrl_cli.output import envelope, message, pairs, show, table
+from rtrl_cli.progress import make_progress
 from stages.wording import digits
 
 if TYPE_CHECKING:
@@ -128,10 +129,10 @@ def command(
         cache=cache, rerun_share=rerun_share, checkpoint=checkpoint, prices=prices, rubric=rubric,
         environments=environments or ENVIRONMENTS, backend=sandbox, quality=quality,
     )  # fmt: skip
-    _run(asked, against, as_json=as_json, quiet=quiet)
+    _run(asked, against, as_json=as_json)
 
 
-def _run(asked: Asked, against: Path | None, *, as_json: bool, quiet: bool) -> None:
+def _run(asked: Asked, against: Path | None, *, as_json: bool) -> None:
     from evals.trials.against import compare, theirs
     from evals.trials.planning import plan
     from evals.trials.run import run
@@ -140,7 +141,7 @@ def _run(asked: Asked, against: Path | None, *, as_json: bool, quiet: bool) -> N
     found, planned = plan(asked)
     if against:
         theirs(planned, against.resolve())  # what cannot be compared is said before the first trial
-    with make_progress(quiet) as progress:
+    with make_progress() as progress:
         progress.start(f"trials of {found.fields.name}", len(planned.tasks) * asked.attempts)
         ran = run(planned, progress.advance)
     beside = compare(planned, ran.records, against.resolve()) if against else None
@@ -162,9 +163,8 @@ def _run(asked: Asked, against: Path | None, *, as_json: bool, quiet: bool) -> N
         duration_s=round(time.monotonic() - started, 3),
     )
     show(as_json, document, lambda: _text(ran, beside, planned.setting.out))
-    if not quiet:
-        for warning in document["warnings"]:
-            message(warning, kind="warning")
+    for warning in document["warnings"]:
+        message(warning, kind="warning")
     if void:
         raise typer.Exit(4)
 

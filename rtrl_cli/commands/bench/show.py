@@ -62,7 +62,7 @@ def command(
 
         draw(found, seen, plot)
     show(as_json, envelope("bench show", "succeeded", metrics=seen.document()), lambda: _text(seen))
-    if plot is not None and not quiet:
+    if plot is not None:
         message(f"drawn to {plot}")
 
 
