@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from cursorbench.errors import InputMissingError, UsageError
+from cursorbench.errors import InputMissingError
 from cursorbench.history.changes import Change
-from cursorbench.sessions import entire_branch, git_ai, given, kinds
-from cursorbench.sessions.copies import Copies
-from cursorbench.sessions.entire_beside import in_order
+from cursorbench.sessions import given, kinds, on_disk
 from cursorbench.sessions.items import (
     AgentTurn,
     Attribution,
@@ -29,11 +27,9 @@ from cursorbench.sessions.items import (
     SessionStart,
     UserTurn,
 )
-from cursorbench.sessions.seen import Seen
-from cursorbench.sessions.tellers import LEFT_OUT, SECOND_HAND, Tellers
+from cursorbench.sessions.tellers import LEFT_OUT, Tellers
 
 _CLOCKS = 60_000  # ms by which two clocks of one log may differ
-_IN_REPOSITORIES = {"entire": entire_branch.read_repository, "git-ai": git_ai.read_repository}
 
 
 @dataclass(frozen=True)
@@ -87,50 +83,35 @@ def items_of(paths: Sequence[Path]) -> Iterator[Read]:
     Raises:
         InputMissingError: (exit 5) nothing is there, or a repository holds no sessions.
     """
+    repositories = [path for path in dict.fromkeys(paths) if given.is_repository(path)]
+    within = lru_cache(maxsize=1)(lambda file: {path for path in repositories if _is_of(file, path)})
     tellers, held = Tellers(), set[Path]()
-    for path, kind, item in _every(paths):
-        if isinstance(item, Quarantined) and item.reason == "unknown_kind" and given.is_repository(path):
-            continue
-        held.add(path)
-        taken = None if item is None else tellers.take(kind, item)
+    files = (file for path in paths if not given.is_bare(path) for file in kinds.files(path))
+    for kind, item in on_disk.read(dict.fromkeys(files), list(dict.fromkeys(paths))):
+        of = within(item.place.file)
+        if of and isinstance(item, Quarantined) and item.reason == "unknown_kind":
+            continue  # its source
+        held |= of
+        taken = tellers.take(kind, item)
         if taken is not None and not (isinstance(taken, Quarantined) and taken.reason == LEFT_OUT):
             yield taken
-    for path in paths:
-        if given.is_repository(path) and path not in held and not _holds_any(path):
+    for path in repositories:
+        if path not in held and not _holds_any(path):
             raise InputMissingError(
                 f"{path} holds no sessions",
                 hint="name session logs, or a repository with Entire's or git-ai's",
             )
 
 
-def _every(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Read | None]]:
-    """(one of the paths, kind, item); None for a file of which another had the bytes."""
-    seen, copies, later = Seen(), Copies(), list[tuple[Path, Path, str]]()
-    for path in paths:
-        for file in () if given.is_bare(path) else in_order(list(kinds.files(path))):
-            if copies.again(file):
-                yield path, "", None
-            elif (kind := given.kind_of(file)) in SECOND_HAND:
-                later.append((path, file, kind))
-            else:
-                yield from ((path, kind or "", item) for _, item in kinds.read(file, kind, seen))
-    for path in filter(given.is_repository, paths):
-        yield from _in_git(path, "entire", seen)
-    for path, file, kind in later:
-        yield from ((path, kind, item) for _, item in kinds.read(file, kind, seen))
-    for path in filter(given.is_repository, paths):
-        yield from _in_git(path, "git-ai", seen)
+def _is_of(file: str, repository: Path) -> bool:
+    """Whether that is a file of its work tree, or in its branches, refs or notes."""
+    return file.startswith(f"{repository}:") or Path(file).is_relative_to(repository)
 
 
-def _in_git(path: Path, kind: str, seen: Seen) -> Iterator[tuple[Path, str, Read | None]]:
-    with suppress(InputMissingError, UsageError):  # it holds none of this kind
-        for item in _IN_REPOSITORIES[kind](path, seen):
-            yield path, kind, item
-
-
-def _holds_any(path: Path) -> bool:
-    """Whether a repository has sessions in branches or notes, told before or not."""
-    return any(True for kind in _IN_REPOSITORIES for _ in _in_git(path, kind, Seen()))
+def _holds_any(repository: Path) -> bool:
+    """Whether there are sessions in it, told before or not."""
+    files = () if given.is_bare(repository) else kinds.files(repository)
+    return on_disk.refs(repository) != b"" or any(map(given.kind_of, files))
 
 
 def told(items: Iterable[Read]) -> Told:

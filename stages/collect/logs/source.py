@@ -8,24 +8,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from cursorbench.sessions import entire_branch, git_ai, given, kinds
-from cursorbench.sessions.copies import Copies, digest_of
-from cursorbench.sessions.entire_beside import in_order
-from cursorbench.sessions.git_environment import only_reading
+from cursorbench.sessions import given, kinds, on_disk
+from cursorbench.sessions.copies import digest_of
 from cursorbench.sessions.items import Item, Place, Quarantined, Read
-from cursorbench.sessions.seen import Seen
-from cursorbench.sessions.tellers import SECOND_HAND, Tellers
+from cursorbench.sessions.tellers import Tellers
 from stages.collect.logs import received
 from stages.collect.logs.clock import zone_of
 from stages.collect.logs.survival import repository_facts
-from stages.errors import InputMissingError, IntegrityError, RtrlError, UsageError
+from stages.errors import InputMissingError, IntegrityError, UsageError
 from stages.inbox.reader import LAST, Inbox, Left
 from stages.inbox.records import NOBODY, OWN, Sender
 
@@ -33,11 +29,7 @@ if TYPE_CHECKING:
     from stages.vault import Vault
     from stages.workspace import Workspace
 
-_IN_REPOSITORIES = {"entire": entire_branch.read_repository, "git-ai": git_ai.read_repository}
-_REFS = (*entire_branch.REFS, "refs/notes/ai")
-_VANISHED = "a file vanished after it was listed"
 _UNKNOWN = "unknown_kind"
-_REFUSED = b"git does not read this repository: `git -C PATH log` says why"
 
 
 @dataclass(frozen=True)
@@ -100,7 +92,7 @@ class Source:
             files += 1
             digest.update(f"{path}\0{part}\n".encode(errors="surrogateescape"))
         for path in self.paths:
-            digest.update(_refs(path))
+            digest.update(on_disk.refs(path))
         told = {} if self.received is None else {"received": self._received_facts(digest)}
         return {
             "paths": [str(path) for path in self.paths],
@@ -173,42 +165,15 @@ class Source:
                 yield kind, taken, NOBODY
 
     def _found(self) -> Iterator[tuple[str, Read]]:
-        """What lies on disk, in the order of the paths: agents' own logs before what tells of the same."""
-        seen, copies, found, later = Seen(), Copies(), 0, list[tuple[Path, str]]()
-        for path in in_order(list(self._files())):
-            found += 1
-            if copies.again(path):
-                continue
-            kind = self.kind or given.kind_of(path)
-            if kind in SECOND_HAND:
-                later.append((path, kind))
-            else:
-                yield from self._read(path, kind, seen)
-        for _ in range((self.listed or 0) - found):
-            yield "", Quarantined(Place(str(self.paths[0])), _VANISHED)
-        for path in self.paths:
-            if (self.kind or "entire") in _IN_REPOSITORIES and _refs(path) == _REFUSED:
-                yield "", Quarantined(Place(str(path)), _REFUSED.decode())
-        yield from self._held("entire", seen)
-        for path, kind in later:
-            yield from self._read(path, kind, seen)
-        yield from self._held("git-ai", seen)
+        """What lies on disk, and each file that was there when it was recorded and is not any more."""
+        files = list(self._files())
+        yield from on_disk.read(files, self.paths, self.kind)
+        for _ in range((self.listed or 0) - len(files)):
+            yield "", Quarantined(Place(str(self.paths[0])), on_disk.VANISHED)
 
     def without_logs(self) -> list[Path]:
         """Git repositories among the paths in which no branch, ref or note holds any."""
-        return [path for path in self.paths if given.is_repository(path) and _refs(path) == b""]
-
-    def _held(self, kind: str, seen: Seen) -> Iterator[tuple[str, Read]]:
-        """What the repositories among the paths hold of this kind in branches or notes."""
-        for path in self.paths:
-            if self.kind in ("", kind) and _refs(path, kind) not in (b"", _REFUSED):
-                yield from _from_repository(kind, _IN_REPOSITORIES[kind], path, seen)
-
-    def _read(self, path: Path, kind: str | None, seen: Seen) -> Iterator[tuple[str, Read]]:
-        try:
-            yield from kinds.read(path, kind, seen)
-        except InputMissingError:
-            yield "", Quarantined(Place(str(path)), _VANISHED)
+        return [path for path in self.paths if given.is_repository(path) and on_disk.refs(path) == b""]
 
     def _files(self) -> Iterator[Path]:
         """Each file once, also when one path lies within another."""
@@ -226,35 +191,9 @@ class Source:
             raise InputMissingError(
                 f"there is no file or folder {path}", hint="name session logs, or folders of them"
             )
-        return not given.is_bare(path) and not (self.kind in _IN_REPOSITORIES and (path / ".git").exists())
-
-
-def _from_repository(kind: str, read: Any, path: Path, seen: Seen) -> Iterator[tuple[str, Read]]:
-    try:
-        for item in read(path, seen):
-            yield kind, item
-    except (OSError, RtrlError):
-        yield kind, Quarantined(Place(str(path)), "its branch or notes cannot be read")
-
-
-def _refs(path: Path, kind: str = "") -> bytes:
-    """Names and digests of the refs that hold logs; empty for what is no git repository.
-
-    `_REFUSED` where git reads it not: it belongs to somebody else, say.
-    """
-    if not given.is_repository(path):
-        return b""
-    wanted = [ref for ref in _REFS if not kind or ("notes" in ref) == (kind == "git-ai")]
-    try:
-        listed = subprocess.run(
-            ["git", "-C", str(path), "for-each-ref", "--format=%(refname) %(objectname)", *wanted],
-            env=only_reading(),
-            capture_output=True,
-            check=False,
+        return not given.is_bare(path) and not (
+            self.kind in on_disk.IN_REPOSITORIES and (path / ".git").exists()
         )
-    except FileNotFoundError:
-        return _REFUSED
-    return listed.stdout if listed.returncode == 0 else _REFUSED
 
 
 def is_unknown(item: Quarantined) -> bool:

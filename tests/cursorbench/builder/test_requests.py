@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from cursorbench.sessions.items import (
     SessionStart,
     UserTurn,
 )
-from cursorbench.sessions.seen import Seen
 from tests.cursorbench.history.gits import HOUR, T0, Git
 
 HERE = Place("log")
@@ -310,14 +308,23 @@ def test_a_session_that_two_kinds_of_logs_have_is_told_once(tmp_path: Path) -> N
 
 
 def test_a_repository_whose_sessions_were_told_before_holds_some(
-    shop: tuple[Git, str, str], monkeypatch: pytest.MonkeyPatch
+    shop: tuple[Git, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def notes(path: Path, seen: Seen) -> Iterator[Read]:
-        if seen.first("s1", "1"):
-            yield UserTurn(session="s1", place=HERE, text="please sum up the rows")
-
-    monkeypatch.setattr("cursorbench.builder.told._IN_REPOSITORIES", {"entire": notes, "git-ai": notes})
-    assert len(list(items_of([shop[0].folder] * 2))) == 1
+    """By its notes, and by its files, of which another folder has the same."""
+    git = shop[0]
+    git("notes", "--ref=ai", "add", "-m", "app.py\n  s_a 1")
+    once = list(items_of([git.folder]))
+    assert any(isinstance(item, Quarantined | Attribution) for item in once)
+    assert list(items_of([git.folder] * 2)) == once
+    git("update-ref", "-d", "refs/notes/ai")
+    words = {"uuid": "1", "sessionId": "s1", "type": "user", "message": {"content": "sum up", "role": "user"}}
+    line = json.dumps({**words, "cwd": "/w", "version": "1.0", "timestamp": "2023-11-14T22:20:00Z"}) + "\n"
+    for folder in (tmp_path / "logs", git.folder):
+        folder.mkdir(exist_ok=True)
+        (folder / "s1.jsonl").write_text(line)
+    assert list(items_of([tmp_path / "logs", git.folder])) == list(items_of([tmp_path / "logs"]))
+    monkeypatch.chdir(git.folder)
+    assert len(list(items_of([Path()]))) == len(list(items_of([tmp_path / "logs"])))
 
 
 def test_a_repository_without_sessions(shop: tuple[Git, str, str], tmp_path: Path) -> None:
