@@ -122,7 +122,7 @@ def init_model(root: Path, model: Path, *, settings: str = "") -> Made:
             if "rtrl verify" in error.hint:
                 error.hint = "nothing was made of it: mend that folder, or fetch the model again"
             raise
-        return replace(made, warnings=renamed + _outlook(folder))
+        return replace(made, warnings=renamed + made.warnings + _outlook(folder))
 
 
 def _settings(folder: Path) -> str:
@@ -131,6 +131,17 @@ def _settings(folder: Path) -> str:
 
     made_for = context_of(folder) or CONTEXT
     return MODEL_SETTINGS.format(context=max(LEAST_CONTEXT, min(CONTEXT, made_for)))
+
+
+def _too_long(workspace: Workspace, folder: Path) -> tuple[str, ...]:
+    """Of a workspace that was there already, whose settings are kept."""
+    from stages.model_config import context_of
+
+    asked, made_for = workspace.settings.engine.max_model_len, context_of(folder)
+    if made_for is None or asked <= made_for:
+        return ()
+    told = f"engine.max_model_len is {asked}, and the model was made for {made_for} tokens"
+    return (f"{told}: the engine will not start, lower it in {SETTINGS_FILE}",)
 
 
 def _as_written(folder: Path) -> tuple[str, ...]:
@@ -245,7 +256,7 @@ def _make(root: Path, settings: str, folder: Path, place: Path) -> Made:
     for name in ("anchor", "live"):
         store.move_alias(line, name, checkpoint.digest, reason="first checkpoint of the line", by="init")
     ballast.lay(workspace.store_dir)
-    return Made(workspace, checkpoint, published["line_state"], key_file)
+    return Made(workspace, checkpoint, published["line_state"], key_file, _too_long(workspace, folder))
 
 
 def _begun(root: Path) -> Workspace | None:

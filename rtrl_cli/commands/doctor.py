@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,19 +118,29 @@ def _workspace(folder: Path | None) -> list[Check]:
         return [*checks, Check("store", False, error.message, error.hint)]
     dead = [run["id"] for run in seen["running"] if not run["alive"]]
     left = sum(seen["unfinished"].values()) + len(dead)
-    private = (found.keys_dir, found.spool_dir, found.inbox_dir, found.run_dir, found.debug_dir)
-    loose = [path.name for path in private if path.is_dir() and path.stat().st_mode & 0o077]
     return [
         *checks,
         Check("store", True, f"{sum(each['count'] for each in seen['artifacts'].values())} artifacts"),
         Check("left over", not left, str(left), "the next stage, or `rtrl verify`, clears it up", "warning"),
-        Check(
-            "private",
-            not loose,
-            f"others can look into {', '.join(loose)}"
-            if loose
-            else "only the owner looks into keys and data",
-            "chmod 700, or start `rtrl serve`, which does it",
-            "error" if found.keys_dir.name in loose else "warning",
-        ),
+        _private(found),
     ]
+
+
+def _private(found: Workspace) -> Check:
+    """Who writes in the workspace's own folder puts keys and settings in the place of these."""
+    from stages.machine import Check
+
+    open_to = found.root.stat().st_mode & 0o022
+    if open_to:
+        told = f"others can write in {found.root}, and replace keys and settings"
+        hint = f"chmod go-w {shlex.quote(str(found.root))}"
+        return Check("private", False, told, hint, "error" if open_to & 0o002 else "warning")
+    private = (found.keys_dir, found.spool_dir, found.inbox_dir, found.run_dir, found.debug_dir)
+    loose = [path.name for path in private if path.is_dir() and path.stat().st_mode & 0o077]
+    return Check(
+        "private",
+        not loose,
+        f"others can look into {', '.join(loose)}" if loose else "only the owner looks into keys and data",
+        "chmod 700, or start `rtrl serve`, which does it",
+        "error" if found.keys_dir.name in loose else "warning",
+    )

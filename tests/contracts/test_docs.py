@@ -18,7 +18,7 @@ from stages.gateway import logs
 from stages.interrupts import SIGNALLED
 
 ROOT = Path(__file__).resolve().parents[2]
-README = ROOT / "README.md"
+README, CHANGELOG = ROOT / "README.md", ROOT / "CHANGELOG.md"
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 
 
@@ -90,8 +90,8 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
 
 
-def test_links_of_readme_and_docs_lead_somewhere() -> None:
-    for page in (README, *PAGES):
+def test_links_of_readme_changelog_and_docs_lead_somewhere() -> None:
+    for page in (README, CHANGELOG, *PAGES):
         for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", page.read_text(encoding="utf-8")):
             if "://" not in target:
                 there = page.parent / target if target else page

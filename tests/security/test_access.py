@@ -300,6 +300,12 @@ def test_doctor_says_who_else_can_look_in(tmp_path: Path) -> None:
     found = check()
     assert found["private"]["ok"]
     assert (found["vault"]["ok"], found["vault"]["level"]) == (False, "warning"), "nothing was sealed yet"
+    for mode, level in ((0o775, "warning"), (0o777, "error")):  # who writes there puts others' keys in place
+        workspace.root.chmod(mode)
+        found = check()
+        assert (found["private"]["ok"], found["private"]["level"]) == (False, level)
+        assert "chmod go-w" in found["private"]["hint"]
+    workspace.root.chmod(0o755)
     workspace.debug_dir.mkdir()
     workspace.debug_dir.chmod(0o755)
     found = check()

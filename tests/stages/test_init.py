@@ -109,6 +109,15 @@ def test_any_hugging_face_folder(tmp_path):
     assert (made.checkpoint.path / "chat_template.jinja").is_file()
 
 
+def test_settings_that_are_kept_are_held_against_the_model(tmp_path: Path) -> None:
+    """`--no-model` writes 4096, and a file that is there is kept: the engine failed after half a minute."""
+    init_bare(tmp_path / "ws")
+    (told,) = init_model(tmp_path / "ws", seed_folder()).warnings
+    assert "4096" in told
+    assert "1024" in told
+    assert "rtrl.toml" in told
+
+
 def test_all_chat_templates_come_along(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "model", model=tiny_model(vocab_size=80))
     (folder / "additional_chat_templates").mkdir()
