@@ -26,6 +26,7 @@ from stages.errors import (
     UsageError,
     classified,
 )
+from stages.free_memory import give_back
 from stages.line_in_hints import hints_on_line
 from stages.populations import as_begun, begin_line, require_live
 from stages.progress import Silent
@@ -241,6 +242,7 @@ class _Turn:
         stage, progress = self.stages[name], self.progress
         with self.deadline.limit(name):
             ended = run_stage(self.workspace, self.store, stage, refs, lock_timeout=wait_s, progress=progress)
+        give_back()
         if self.listener is not None:
             self.listener(name, ended)
         return ended
