@@ -1,9 +1,10 @@
 """What services for traces export of model calls, as the logged requests that `openai_log` reads.
 
 Runs of LangSmith (`list_runs`, `runs/query`), events of Braintrust (`fetch`, BTQL), observations of Langfuse
-(`exports_langfuse.py`), requests of Helicone, calls of W&B's Weave, batches of Anthropic. What else a trace
-has (chains, tools, retrievers) is a program's own and tells what the calls tell; verdicts on it count for its
-last call. Not for: spans of OpenTelemetry, pages (`records.py`).
+(`exports_langfuse.py`), requests of Helicone, calls of LiteLLM's proxy (`exports_litellm.py`) and of W&B's
+Weave, batches of Anthropic. What else a trace has (chains, tools, retrievers) is a program's own and tells
+what the calls tell; verdicts on it count for its last call. Not for: spans of OpenTelemetry, pages
+(`records.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from cursorbench.sessions import exports_langfuse
+from cursorbench.sessions import exports_langfuse, exports_litellm
 from cursorbench.sessions.reading import list_of, milliseconds, table_of, text_of
 from cursorbench.sessions.records import first_text, number
 
@@ -31,6 +32,7 @@ class Exported(NamedTuple):
         at: when it ended, or else began, ms.
         scores: what people or programs said of it, by name.
         scored: when they did, ms, by name, where that is told.
+        untold: why the row tells nothing, where that is worth saying.
     """
 
     record: dict[str, Any] | None
@@ -38,6 +40,7 @@ class Exported(NamedTuple):
     at: int | None = None
     scores: Mapping[str, float] = MappingProxyType({})
     scored: Mapping[str, int] = MappingProxyType({})
+    untold: str = ""
 
 
 def inside(row: dict[str, Any]) -> list[dict[str, Any]]:
@@ -128,6 +131,11 @@ def _helicone(row: dict[str, Any]) -> Exported:
     return Exported({**row, "model": model}, "", _time(row, "request_created_at"), scores, scored)
 
 
+def _litellm(row: dict[str, Any]) -> Exported:
+    record, why = exports_litellm.call(row), exports_litellm.untold(row)
+    return Exported(None if why else record, "", _time(record, "startTime", "start_time"), untold=why)
+
+
 def _weave(row: dict[str, Any]) -> Exported:
     """A call that W&B's Weave traced; those that are asked by messages are of a model."""
     asked, given, trace = table_of(row.get("inputs")), row.get("output"), text_of(row.get("trace_id"))
@@ -215,6 +223,10 @@ _SERVICES: tuple[tuple[set[str], set[str], Callable[[dict[str, Any]], Exported |
     ({"span_attributes", "root_span_id"}, set(), _braintrust),
     ({"type"}, {"parentObservationId", "parent_observation_id"}, _langfuse),
     ({"request_created_at"}, {"feedback_rating", "scores"}, _helicone),
+    ({"request_id", "call_type", "startTime"}, {"api_key", "spend"}, _litellm),
+    ({"call_type", "trace_id", "model_parameters", "startTime"}, set(), _litellm),
+    ({"standard_logging_object"}, set(), _litellm),
+    ({"kwargs", "response_obj"}, set(), _litellm),
     ({"op_name", "started_at"}, set(), _weave),
     ({"custom_id", "params"}, set(), _asked_of_anthropic),
     ({"custom_id", "result"}, set(), _answered_by_anthropic),
