@@ -160,7 +160,7 @@ def _behind_sizes(*exports: bytes) -> bytes:
     return b"".join(len(one).to_bytes(4, "big") + one for one in exports)
 
 
-_EXPORT = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [{"spanId": "ID", "attributes": [
+_EXPORT = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [{"spanId": "of-ID", "attributes": [
     {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}},
     {"key": "gen_ai.response.id", "value": {"stringValue": "ID"}},
 ]}]}]}]})  # fmt: skip
