@@ -200,13 +200,15 @@ class Conversation:
         *,
         at: int | None,
         place: Place,
+        times: Counter[str] | None = None,
         tools: Definitions | None = None,
     ) -> Iterator[Read]:
         """What this request said for the first time: its new messages and the answer.
 
+        A request that is logged in pieces brings `times`, how often each message came in it so far.
         `tools` are those that it offered.
         """
-        times, asked = Counter[str](), False
+        times, asked = Counter() if times is None else times, False
         for message in _skills_marked(messages):
             if self._new(session, message, times):
                 asked = asked or message.role in ("user", "tool")

@@ -29,7 +29,9 @@ from cursorbench.sessions.otel_messages import (
 )
 from cursorbench.sessions.otel_pieces import Pieces, is_piece, others, said
 from cursorbench.sessions.otel_sessions import Sessions
+from cursorbench.sessions.otel_tools import offered
 from cursorbench.sessions.otel_waiting import Waiting, apart
+from cursorbench.sessions.otel_whole import is_other
 from cursorbench.sessions.otlp import Record, exported, exports, in_time, is_export
 from cursorbench.sessions.reading import text_of
 from cursorbench.sessions.records import (
@@ -143,7 +145,7 @@ class _Told:
     def _generation(self, record: Record, place: Place) -> Iterator[Read]:
         """A span of a model call, agent or tool."""
         told = record.attributes
-        if not record.events and not any(key.startswith(_OURS) for key in told):
+        if is_other(told) or not (record.events or any(key.startswith(_OURS) for key in told)):
             return
         session = self._sessions.of(record)
         if is_tool(record):
@@ -158,12 +160,12 @@ class _Told:
             return
         answer = _answer(record, *answer_of(told, answers))
         asked, given = apart(asked, answer.message)
-        session = self._sessions.of_request(record, asked, answer.message)
+        session = self._sessions.of_request(record, asked, answer)
         asked = self._ids.repeated(session, self._unsaid(session, told, vscode.asked(told, asked)))
         self._ids.answered(session, answer.message, record.span)
         self._first(record)
         yield from self._opening(session, record, place)
-        tools = self._definitions.of(told.get("gen_ai.tool.definitions"))
+        tools = self._definitions.of(*offered(told))
         yield from self._conversation.request(session, asked, answer, at=record.at, place=place, tools=tools)
         self._given += ((session, one, record.at, place) for one in given)
 

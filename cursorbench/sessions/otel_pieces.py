@@ -24,8 +24,9 @@ from cursorbench.sessions.otel_messages import (
     messages,
     texts,
 )
+from cursorbench.sessions.otel_whole import by_roles
 from cursorbench.sessions.otlp import Record
-from cursorbench.sessions.reading import table_of
+from cursorbench.sessions.reading import table_of, text_of
 
 _Told = tuple[Record, Place]
 _CALLS = 256  # calls whose span did not come yet; the oldest is told then
@@ -101,7 +102,9 @@ def _one_side(event: Record) -> tuple[list[Message], list[Message]]:
     """What an event tells of what was asked, or of what was answered."""
     if event.name in IN_ATTRIBUTES:
         role = "assistant" if event.name in _LAST else "user"
-        found = messages(event.attributes.get(IN_ATTRIBUTES[event.name]), role)
+        value = event.attributes.get(IN_ATTRIBUTES[event.name])
+        found = by_roles(text_of(value)) if role == "user" else []
+        found = found or messages(value, role)
     else:
         message = message_of_event(event, ROLES[event.name]) if event.name in ROLES else None
         found = [] if message is None or _other_choice(event) else [message]

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from cursorbench.sessions import otel_vscode as vscode
-from cursorbench.sessions.chat import Message
+from cursorbench.sessions.chat import Answer, Message
+from cursorbench.sessions.otel_messages import is_openlits
 from cursorbench.sessions.otlp import SESSION, Record
 from cursorbench.sessions.records import first_text
 from cursorbench.sessions.talks import Talks, keep
@@ -40,14 +41,17 @@ class Sessions:
         """The session that a client calls by another id, which its spans have beside the session's."""
         return self._of_client.get(conversation, conversation)
 
-    def of_request(self, record: Record, asked: list[Message], answer: Message | None) -> str:
+    def of_request(self, record: Record, asked: list[Message], answer: Answer) -> str:
         """The same of a call of the model, whose trace may go on with the conversation of another."""
         if _named(record):
             return self.of(record)
         if known := self._talks.before(asked):
             keep(self._of_trace, record.trace, known, _KEPT)
         session = self.of(record)
-        self._talks.answered(asked, answer, session)
+        said = answer.message
+        if said is not None and is_openlits(record.attributes):
+            said = Message("assistant", text=said.text)
+        self._talks.answered(asked, said, session)
         return session
 
 

@@ -24,6 +24,8 @@ class Talks:
     def before(self, asked: list[Message]) -> str:
         """The session that this request goes on with; "" where none is known."""
         last = max((place for place, one in enumerate(asked) if one.role == "assistant"), default=-1)
+        if last < 0:  # of answers that only called some logs have no more than what the tools gave
+            last = next((place for place, one in enumerate(asked) if one.results), 0) - 1
         return self._known.get(_digest(asked[: last + 1]), "") if last >= 0 else ""
 
     def begun(self, asked: list[Message], session: str = "") -> str:
@@ -55,6 +57,8 @@ def _digest(messages: list[Message]) -> str:
     """Of what was said and called. An answer may come back in pieces, and its calls under other ids."""
     pieces, role = list[str](), ""
     for one in messages:
+        if not (one.text.strip() or one.calls or one.results):
+            continue
         pieces += [f"\3{one.role}"] if one.role != role else []
         role = one.role
         pieces += filter(None, [one.text.strip()])
