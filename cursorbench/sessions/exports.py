@@ -1,10 +1,10 @@
 """What services for traces export of model calls, as the logged requests that `openai_log` reads.
 
 Runs of LangSmith (`list_runs`, `runs/query`), events of Braintrust (`fetch`, BTQL), observations of Langfuse
-(`exports_langfuse.py`), requests of Helicone, calls of LiteLLM's proxy (`exports_litellm.py`) and of W&B's
-Weave, batches of Anthropic. What else a trace has (chains, tools, retrievers) is a program's own and tells
-what the calls tell; verdicts on it count for its last call. Not for: spans of OpenTelemetry, pages
-(`records.py`).
+(`exports_langfuse.py`), requests of Helicone, calls of LiteLLM's proxy (`exports_litellm.py`), of TensorZero
+(`exports_tensorzero.py`) and of W&B's Weave, batches of Anthropic. What else a trace has (chains, tools,
+retrievers) is a program's own and tells what the calls tell; verdicts on it count for its last call. Not for:
+spans of OpenTelemetry, pages (`records.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from cursorbench.sessions import exports_langfuse, exports_litellm, langchain
+from cursorbench.sessions import exports_langfuse, exports_litellm, exports_tensorzero, langchain
 from cursorbench.sessions.reading import list_of, milliseconds, table_of, text_of
 from cursorbench.sessions.records import first_text, number
 
@@ -120,6 +120,10 @@ def _litellm(row: dict[str, Any]) -> Exported:
     return Exported(None if why else record, "", _time(record, "startTime", "start_time"), untold=why)
 
 
+def _tensorzero(row: dict[str, Any]) -> Exported:
+    return Exported(exports_tensorzero.call(row), "", _time(row, "timestamp"))
+
+
 def _weave(row: dict[str, Any]) -> Exported:
     """A call that W&B's Weave traced; those that are asked by messages are of a model."""
     asked, given, trace = table_of(row.get("inputs")), row.get("output"), text_of(row.get("trace_id"))
@@ -181,6 +185,7 @@ _SERVICES: tuple[tuple[set[str], set[str], Callable[[dict[str, Any]], Exported |
     ({"call_type", "trace_id", "model_parameters", "startTime"}, set(), _litellm),
     ({"standard_logging_object"}, set(), _litellm),
     ({"kwargs", "response_obj"}, set(), _litellm),
+    (exports_tensorzero.FIELDS, {"inference_id", "id"}, _tensorzero),
     ({"op_name", "started_at"}, set(), _weave),
     ({"custom_id", "params"}, set(), _asked_of_anthropic),
     ({"custom_id", "result"}, set(), _answered_by_anthropic),
