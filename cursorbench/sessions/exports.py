@@ -116,7 +116,10 @@ def _helicone(row: dict[str, Any]) -> Exported:
 
 
 def _litellm(row: dict[str, Any]) -> Exported:
-    record, why = exports_litellm.call(row), exports_litellm.untold(row)
+    record = exports_litellm.call(row)
+    if exports_litellm.is_other(record):
+        return Exported(None)
+    why = exports_litellm.untold(row)
     return Exported(None if why else record, "", _time(record, "startTime", "start_time"), untold=why)
 
 

@@ -9,14 +9,16 @@ Source: BerriAI/litellm (`schema.prisma`, `spend_tracking_utils.py`, `StandardLo
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from cursorbench.sessions.reading import parsed, table_of
+from cursorbench.sessions.reading import parsed, table_of, text_of
 
 TRACE = "litellm_trace_id"  # by which `openai_log` knows such a name
 NO_TEXTS = "LiteLLM kept no prompts in its spend logs (store_prompts_in_spend_logs)"
 _ROW = {"request_id", "call_type", "startTime"}
 _PAYLOAD = {"call_type", "trace_id", "model_parameters", "startTime"}
+_OTHER = re.compile(r"embedding|moderation|transcription|speech|rerank|image|ocr|search|batch|file|mcp")
 _TEXTS = ("messages", "proxy_server_request", "response")
 
 
@@ -40,6 +42,11 @@ def call(row: dict[str, Any]) -> dict[str, Any]:
         name: parameters[name] for name in ("tools", "functions") if name in parameters
     }
     return {**told, **offered, TRACE: told.get("trace_id")}
+
+
+def is_other(row: dict[str, Any]) -> bool:
+    """Whether it is of a call that is no answer's."""
+    return _OTHER.search(text_of(row.get("call_type"))) is not None
 
 
 def untold(row: dict[str, Any]) -> str:
