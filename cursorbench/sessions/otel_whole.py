@@ -1,7 +1,8 @@
 """Request and answer as one attribute each, `gen_ai.prompt` and `gen_ai.completion`. For `otel_messages`.
 
-LangSmith's SDK has inputs and outputs there as JSON, OpenLIT's of before `gen_ai.input.messages` all messages
-as one text, each behind its role; of calls it told no more than that there were some.
+LangSmith's SDK and OpenRouter have inputs and outputs there as JSON, Cloudflare's gateway with `_json` behind
+the names, OpenLIT's of before `gen_ai.input.messages` all messages as one text, each behind its role; of calls
+it told no more than that there were some.
 
 Source: langchain-ai/langsmith-sdk (`_otel_exporter.py`), openlit/openlit (`instrumentation/*/utils.py`).
 """
@@ -15,7 +16,10 @@ from cursorbench.sessions import langchain
 from cursorbench.sessions.chat import Message, message_of
 from cursorbench.sessions.openai_answers import answer_of
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
+from cursorbench.sessions.records import first_text
 
+_ASKED = ("gen_ai.prompt", "gen_ai.prompt_json")
+_ANSWERED = ("gen_ai.completion", "gen_ai.completion_json")
 _KIND = "langsmith.span.kind"
 _ROLE = re.compile(r"^(system|developer|user|assistant|tool|function): ", re.MULTILINE)
 _NOTHING = re.compile(r"(?:None|\[[0-9]+ tool call\(s\)\])?")  # said by an answer that only calls
@@ -33,7 +37,7 @@ def inputs(told: dict[str, Any]) -> dict[str, Any]:
 
 def asked(told: dict[str, Any]) -> list[Message]:
     """The messages that the model was sent."""
-    value = _value(told.get("gen_ai.prompt"))
+    value = _value(first_text(told, *_ASKED))
     table = table_of(value)
     listed = table.get("messages", table.get("input")) if table else value
     if isinstance(listed, str):
@@ -44,10 +48,13 @@ def asked(told: dict[str, Any]) -> list[Message]:
 
 def answers(told: dict[str, Any]) -> list[Message]:
     """What it answered."""
-    value = _value(told.get("gen_ai.completion"))
+    value = _value(first_text(told, *_ANSWERED))
     if isinstance(value, list):
         return [one for one in map(message_of, value) if one is not None]
-    answer = answer_of(langchain.answer(value) if isinstance(value, dict) else value)
+    if isinstance(value, dict):
+        words = value.get("completion")  # OpenRouter's
+        value = {"role": "assistant", "content": words, **value} if words else langchain.answer(value)
+    answer = answer_of(value)
     return [answer.message] if answer is not None and answer.message is not None else []
 
 

@@ -60,6 +60,10 @@ def of_deprecated_attributes(n: int) -> dict[str, Any]:
     return {"gen_ai.prompt": json.dumps(SAID[:n]), "gen_ai.completion": json.dumps([SAID[n]])}
 
 
+def of_cloudflare(n: int) -> dict[str, Any]:
+    return {"gen_ai.prompt_json": json.dumps(SAID[:n]), "gen_ai.completion_json": json.dumps(SAID[n])}
+
+
 def of_openlit(n: int) -> dict[str, Any]:
     """Its histories have no calls."""
     asked = [{key: one for key, one in message.items() if key != "tool_calls"} for message in SAID[:n]]
@@ -68,7 +72,7 @@ def of_openlit(n: int) -> dict[str, Any]:
 
 
 WRITERS: list[Callable[[int], dict[str, Any]]] = [
-    of_langsmith, of_langchain, of_deprecated_attributes, of_openlit,
+    of_langsmith, of_langchain, of_deprecated_attributes, of_cloudflare, of_openlit,
 ]  # fmt: skip
 
 
@@ -123,6 +127,18 @@ def test_a_text_of_all_messages_is_no_persons(tmp_path: Path, attribute: bool) -
     assert [one.text for one in items if isinstance(one, UserTurn | AgentTurn)] == [
         SAID[1]["content"], "I look.", "and h", "Done.",
     ]  # fmt: skip
+
+
+def test_an_answer_of_openrouter(tmp_path: Path) -> None:
+    told = {
+        "gen_ai.prompt": json.dumps({"messages": SAID[:2]}),
+        "gen_ai.completion": '{"completion": "Done."}',
+    }
+    items = read(tmp_path / "otlp.jsonl", span({"gen_ai.operation.name": "chat", **told}))
+    assert [one.text for one in items if isinstance(one, UserTurn | AgentTurn)] == [
+        SAID[1]["content"],
+        "Done.",
+    ]
 
 
 def test_langsmiths_other_spans_repeat_its_calls(tmp_path: Path) -> None:
