@@ -1,8 +1,8 @@
 """Request and answer as one attribute each, `gen_ai.prompt` and `gen_ai.completion`. For `otel_messages`.
 
 LangSmith's SDK and OpenRouter have inputs and outputs there as JSON, Cloudflare's gateway with `_json` behind
-the names, OpenLIT's of before `gen_ai.input.messages` all messages as one text, each behind its role; of calls
-it told no more than that there were some.
+the names, OpenLIT's of before `gen_ai.input.messages` all messages as one text, each behind its role;
+of calls it told no more than that there were some.
 
 Source: langchain-ai/langsmith-sdk (`_otel_exporter.py`), openlit/openlit (`instrumentation/*/utils.py`).
 """
