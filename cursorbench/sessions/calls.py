@@ -17,6 +17,7 @@ from cursorbench.sessions.items import Edit, Place, Status
 from cursorbench.sessions.reading import list_of, parsed, table_of
 
 REDACTED = "redacted-by-litellm"  # what LiteLLM writes for texts and arguments that it was told to leave out
+_CUT = re.compile(r"\(litellm_truncated (?:skipped )?[0-9]+ chars")  # in texts that LiteLLM's spend logs cut
 _PATHS = (
     "path",
     "file_path",
@@ -94,6 +95,12 @@ class Change(msgspec.Struct, frozen=True):
     diff: str | None = None
 
 
+def asked_for(name: str, arguments: Arguments) -> tuple[Change, ...]:
+    """What a call is to change; the files alone where the log has its texts cut."""
+    changes = changes_of(name, arguments.table)
+    return paths_of(changes) if _CUT.search(arguments.text) else changes
+
+
 def paths_of(changes: tuple[Change, ...]) -> tuple[Change, ...]:
     """The files alone: for what may be undone much later, texts are not kept."""
     return tuple(Change(one.path) for one in changes)
@@ -135,8 +142,6 @@ def arguments_of(value: object) -> Arguments:
     """Arguments given as a table or, as the OpenAI API does, as text that should be JSON."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return Arguments()
-    if value == REDACTED:
-        return Arguments(untold=True)
     if isinstance(value, dict):
         return Arguments(text=json_text(value), table=value)
     if not isinstance(value, str):
@@ -144,6 +149,8 @@ def arguments_of(value: object) -> Arguments:
     found = parsed(value.encode(errors="replace"))
     if isinstance(found, dict):
         return Arguments(text=value, table=found)
+    if value == REDACTED or _CUT.search(value):
+        return Arguments(untold=True)
     return Arguments(text=value, invalid=found if isinstance(found, str) else "not a JSON object")
 
 

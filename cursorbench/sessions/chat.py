@@ -15,7 +15,7 @@ import msgspec
 from cursorbench.harness.thoughts import apart
 from cursorbench.sessions import calls, responses_items, spoken
 from cursorbench.sessions.automatic import launches_skill
-from cursorbench.sessions.calls import Arguments, Call, Open, Result, arguments_of, changes_of, edits
+from cursorbench.sessions.calls import Arguments, Call, Open, Result, arguments_of, asked_for, edits
 from cursorbench.sessions.carried_out import not_written
 from cursorbench.sessions.codex_agents import letter_of
 from cursorbench.sessions.definitions import Checked, Definitions, offered_in
@@ -190,7 +190,7 @@ class Conversation:
 
     def __init__(self, seen: Seen, kind: str) -> None:
         self._seen, self._kind = seen, kind
-        self._open = Open()
+        self._open = seen.kept(f"{kind}:open", Open)  # a file may hold one request alone
 
     def request(
         self,
@@ -233,7 +233,7 @@ class Conversation:
             session=session, id=call.id, at=at, place=place, name=call.name,
             arguments=arguments.text, invalid=arguments.invalid, checked=checked,
         )  # fmt: skip
-        changes = changes_of(call.name, arguments.table)
+        changes = asked_for(call.name, arguments)
         self._open.add(f"{session}\0{call.id}" if call.id else "", changes)
         yield from edits(changes, "proposed", session=session, call=call.id, at=at, place=place)
 

@@ -1,25 +1,24 @@
 """What services for traces export of model calls, as the logged requests that `openai_log` reads.
 
 Runs of LangSmith (`list_runs`, `runs/query`), events of Braintrust (`fetch`, BTQL), observations of Langfuse
-(`exports_langfuse.py`), requests of Helicone, calls of W&B's Weave, batches of Anthropic. What else a trace
-has (chains, tools, retrievers) is a program's own and tells what the calls tell; verdicts on it count for its
-last call. Not for: spans of OpenTelemetry, pages (`records.py`).
+(`exports_langfuse.py`), requests of Helicone, calls of LiteLLM's proxy (`exports_litellm.py`), of TensorZero
+(`exports_tensorzero.py`) and of W&B's Weave, batches of Anthropic. What else a trace has (chains, tools,
+retrievers) is a program's own and tells what the calls tell; verdicts on it count for its last call. Not for:
+spans of OpenTelemetry, pages (`records.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from cursorbench.sessions import exports_langfuse
+from cursorbench.sessions import exports_langfuse, exports_litellm, exports_tensorzero, langchain
 from cursorbench.sessions.reading import list_of, milliseconds, table_of, text_of
 from cursorbench.sessions.records import first_text, number
 
-_ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "HumanMessageChunk": "user"}
 _BATCH = {"succeeded", "errored", "canceled", "expired"}
 _THREAD = ("session_id", "thread_id", "conversation_id")  # by these LangSmith groups runs
-_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
 
 
 class Exported(NamedTuple):
@@ -31,6 +30,7 @@ class Exported(NamedTuple):
         at: when it ended, or else began, ms.
         scores: what people or programs said of it, by name.
         scored: when they did, ms, by name, where that is told.
+        untold: why the row tells nothing, where that is worth saying.
     """
 
     record: dict[str, Any] | None
@@ -38,6 +38,7 @@ class Exported(NamedTuple):
     at: int | None = None
     scores: Mapping[str, float] = MappingProxyType({})
     scored: Mapping[str, int] = MappingProxyType({})
+    untold: str = ""
 
 
 def inside(row: dict[str, Any]) -> list[dict[str, Any]]:
@@ -88,10 +89,10 @@ def _langsmith(row: dict[str, Any]) -> Exported:
     request: dict[str, Any] = {name: with_[name] for name in ("tools", "functions") if name in with_}
     request |= asked
     if "messages" in asked:
-        request["messages"] = [_message(one) for one in _flat(asked["messages"])]
+        request["messages"] = [langchain.message(one) for one in langchain.flat(asked["messages"])]
     request["model"] = first_text(asked, "model") or first_text(metadata, "ls_model_name")
     request["model"] = request["model"] or first_text(with_, "model", "model_name")
-    outputs = _answer(table_of(row.get("outputs")))
+    outputs = langchain.answer(table_of(row.get("outputs")))
     record = {
         "request": request,
         "response": {**outputs, "id": first_text(outputs, "id") or text_of(row.get("id"))},
@@ -99,20 +100,6 @@ def _langsmith(row: dict[str, Any]) -> Exported:
         **{name: row[name] for name in ("start_time", "end_time", "error") if row.get(name)},
     }
     return Exported(record, trace, at, scores)
-
-
-def _answer(outputs: dict[str, Any]) -> dict[str, Any]:
-    """The outputs of a run as an answer: LangChain's first generation, a message, or as the API gave it."""
-    first = table_of(next(_flat(outputs.get("generations")), None))
-    if not first:
-        inner = outputs.get("message") or next(reversed(list_of(outputs.get("messages"))), None)
-        return {**_message(inner), "role": "assistant"} if isinstance(inner, dict) else outputs
-    message = _message(first["message"]) if isinstance(first.get("message"), dict) else {}
-    message = message or {"content": first.get("text")}
-    told = table_of(table_of(table_of(first.get("message")).get("kwargs")).get("response_metadata"))
-    made = table_of(outputs.get("llm_output"))
-    model = first_text(made, "model_name", "model") or first_text(told, "model_name", "model")
-    return {**message, "role": "assistant", "model": model, "id": first_text(made, "id")}
 
 
 def _helicone(row: dict[str, Any]) -> Exported:
@@ -126,6 +113,18 @@ def _helicone(row: dict[str, Any]) -> Exported:
     scored = {"thumb": when} if when is not None else {}
     model = first_text(row, "response_model", "request_model", "model")
     return Exported({**row, "model": model}, "", _time(row, "request_created_at"), scores, scored)
+
+
+def _litellm(row: dict[str, Any]) -> Exported:
+    record = exports_litellm.call(row)
+    if exports_litellm.is_other(record):
+        return Exported(None)
+    why = exports_litellm.untold(row)
+    return Exported(None if why else record, "", _time(record, "startTime", "start_time"), untold=why)
+
+
+def _tensorzero(row: dict[str, Any]) -> Exported:
+    return Exported(exports_tensorzero.call(row), "", _time(row, "timestamp"))
 
 
 def _weave(row: dict[str, Any]) -> Exported:
@@ -147,36 +146,6 @@ def _weave(row: dict[str, Any]) -> Exported:
 
 def _time(table: dict[str, Any], *names: str) -> int | None:
     return next((at for name in names if (at := milliseconds(table.get(name))) is not None), None)
-
-
-def _flat(value: object) -> Iterator[Any]:
-    """The members of a list of lists, as LangChain has one for each prompt; those of a plain one too."""
-    for one in list_of(value):
-        if isinstance(one, list):
-            yield from one
-        else:
-            yield one
-
-
-def _message(value: object) -> dict[str, Any]:
-    """A message of LangChain, also as it writes its objects, in OpenAI's terms; others as they are."""
-    told = table_of(value)
-    kwargs = told.get("kwargs") if told.get("lc") else told.get("data")
-    inner = table_of(kwargs) or told
-    kind = first_text(inner, "type") or first_text(told, "type")
-    if "role" in inner or not kind:
-        return inner
-    found = {name: inner[name] for name in _FIELDS if name in inner}
-    found["role"] = _ROLES.get(kind, kind)
-    calls = [*list_of(inner.get("tool_calls")), *list_of(inner.get("invalid_tool_calls"))]
-    if any(table_of(part).get("type") == "tool_use" for part in list_of(inner.get("content"))):
-        calls = []  # Anthropic's blocks have them
-    found["tool_calls"] = calls or table_of(inner.get("additional_kwargs")).get("tool_calls")
-    if kind == "tool" and inner.get("status") == "error":
-        one, given = inner.get("tool_call_id"), inner.get("content")
-        result = {"type": "tool_result", "tool_use_id": one, "content": given, "is_error": True}
-        found["content"] = [result]
-    return found
 
 
 def _braintrust(row: dict[str, Any]) -> Exported:
@@ -215,6 +184,11 @@ _SERVICES: tuple[tuple[set[str], set[str], Callable[[dict[str, Any]], Exported |
     ({"span_attributes", "root_span_id"}, set(), _braintrust),
     ({"type"}, {"parentObservationId", "parent_observation_id"}, _langfuse),
     ({"request_created_at"}, {"feedback_rating", "scores"}, _helicone),
+    ({"request_id", "call_type", "startTime"}, {"api_key", "spend"}, _litellm),
+    ({"call_type", "trace_id", "model_parameters", "startTime"}, set(), _litellm),
+    ({"standard_logging_object"}, set(), _litellm),
+    ({"kwargs", "response_obj"}, set(), _litellm),
+    (exports_tensorzero.FIELDS, {"inference_id", "id"}, _tensorzero),
     ({"op_name", "started_at"}, set(), _weave),
     ({"custom_id", "params"}, set(), _asked_of_anthropic),
     ({"custom_id", "result"}, set(), _answered_by_anthropic),

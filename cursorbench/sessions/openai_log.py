@@ -19,18 +19,20 @@ from msgspec import structs
 from cursorbench.sessions.chat import Answer, Conversation, Message, content_of, message_of
 from cursorbench.sessions.definitions import KnownDefinitions
 from cursorbench.sessions.exports import exported, inside
+from cursorbench.sessions.exports_litellm import TRACE
 from cursorbench.sessions.items import AgentTurn, Completion, Feedback, Place, Quarantined, Read
 from cursorbench.sessions.openai_answers import answer_of, chunks_of, is_stream
 from cursorbench.sessions.reading import list_of, milliseconds, parsed, table_of, text_of
 from cursorbench.sessions.records import first_objects, first_text, mentions, number, oldest_first, opening
 from cursorbench.sessions.seen import Seen
+from cursorbench.sessions.talks import Talks, keep
 
 KIND = "openai-log"
 
 _REQUEST = ("request", "request_body", "requestBody", "req", "body", "kwargs", "proxy_server_request")
 _RESPONSE = ("response", "response_body", "responseBody", "resp", "completion", "output")
 _SESSION = (
-    *("session_id", "sessionId", "conversation_id", "thread_id", "litellm_session_id", "litellm_trace_id"),
+    *("session_id", "sessionId", "conversation_id", "thread_id", "litellm_session_id"),
     "Helicone-Session-Id",
 )
 _SESSION_LATE = ("prompt_cache_key", "custom_id")
@@ -79,7 +81,8 @@ class _Log:
         self._seen = seen
         self._conversation = Conversation(seen, KIND)
         self._definitions = KnownDefinitions()
-        self._sessions: OrderedDict[str, str] = OrderedDict()
+        self._sessions = seen.kept(f"{KIND}:answers", OrderedDict[str, str])  # for `previous_response_id`
+        self._talks = seen.kept(f"{KIND}:talks", Talks)
         self._last: dict[str, tuple[str, str]] = {}  # session and answer of each trace's last call
         self._verdicts: list[tuple[str, Feedback]] = []  # on a trace
 
@@ -89,6 +92,8 @@ class _Log:
         if told is None:
             yield from self.exchange(row, place)
             return
+        if told.untold:
+            yield Quarantined(place, told.untold)
         session, answer = "", ""
         known = self._last.get(told.trace, ("", ""))[0] if told.trace else ""
         for item in self.exchange(told.record, place, known) if told.record else ():
@@ -170,7 +175,7 @@ class _Log:
                 told = told or first_text(table, *names)
         if told:
             return told
-        if known := self._sessions.get(text_of(request.get("previous_response_id"))):
+        if known := self._known(record, request, messages, answer):
             return known
         if trace and all(message.role != "user" for message in messages):
             return trace
@@ -184,11 +189,22 @@ class _Log:
         digest = blake2b("\0".join(opens).encode(errors="replace"), digest_size=12).hexdigest()
         return f"openai-log:{digest}"
 
+    def _known(
+        self, record: dict[str, Any], request: dict[str, Any], messages: list[Message], answer: Answer
+    ) -> str:
+        """The session of the answer continued, or of the talk, where a name may be one request's alone."""
+        if known := self._sessions.get(text_of(request.get("previous_response_id"))):
+            return known
+        of_call = first_text(record, TRACE)
+        if not of_call:
+            return ""
+        known = self._talks.before(messages) or self._talks.begun(messages, of_call)
+        self._talks.answered(messages, answer.message, known)
+        return known
+
     def _remember(self, answer: str, session: str) -> None:
         if answer:
-            self._sessions[answer] = session
-            if len(self._sessions) > _ANSWERS:
-                self._sessions.popitem(last=False)
+            keep(self._sessions, answer, session, _ANSWERS)
 
 
 def _is_exchange(record: dict[str, Any]) -> bool:

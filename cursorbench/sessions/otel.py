@@ -7,7 +7,6 @@ that attributes of events. Events of Claude Code and Codex: `otel_claude`, `otel
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,23 +20,20 @@ from cursorbench.sessions.definitions import KnownDefinitions
 from cursorbench.sessions.items import AgentTurn, Feedback, Place, Quarantined, Read
 from cursorbench.sessions.otel_calls import Ids, of_langchain
 from cursorbench.sessions.otel_messages import (
-    DETAILS,
-    IN_ATTRIBUTES,
     LANGFUSE,
     ROLES,
     answer_of,
     blocks,
     is_tool,
-    listed,
-    message_of_event,
-    messages,
-    texts,
     with_text,
 )
+from cursorbench.sessions.otel_pieces import Pieces, is_piece, others, said
 from cursorbench.sessions.otel_sessions import Sessions
+from cursorbench.sessions.otel_tools import offered
 from cursorbench.sessions.otel_waiting import Waiting, apart
+from cursorbench.sessions.otel_whole import is_other
 from cursorbench.sessions.otlp import Record, exported, exports, in_time, is_export
-from cursorbench.sessions.reading import table_of, text_of
+from cursorbench.sessions.reading import text_of
 from cursorbench.sessions.records import (
     first_objects,
     first_text,
@@ -61,7 +57,6 @@ _MODEL = (
     "gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "langfuse.observation.model.name",
 )  # fmt: skip
 _OURS = ("gen_ai.", "llm.", "braintrust.", LANGFUSE)  # how attributes of such a span begin
-_MORE = 4096  # different messages of one span that come as records of their own
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -90,7 +85,7 @@ def read(path: Path, seen: Seen) -> Iterator[Read]:
                     yield from told.record(one, where)
     for one, where in waiting.rest():
         yield from told.record(one, where)
-    yield from told.rest()
+    yield from told.end()
 
 
 class _Told:
@@ -101,23 +96,33 @@ class _Told:
         self._looked = False  # for records with messages, of the whole file
         self._conversation, self._sessions, self._ids = Conversation(seen, KIND), Sessions(), Ids()
         self._definitions = KnownDefinitions()
-        self._request, self._times = "", Counter[str]()
         self._given = list[tuple[str, Result, int | None, Place]]()  # by tools whose spans may tell more
+        self._pieces = Pieces()
 
     def record(self, record: Record, place: Place) -> Iterator[Read]:
         """The items of a span with its events, or of a log record."""
         if record.is_span:
             if not is_tool(record):
                 yield from self.rest()
-            yield from self._generation(record, place)
+            whole = self._pieces.whole(record)
+            yield from self._generation(whole, place)
             yield from braintrust.scores(record, self._sessions.of(record), place)
             if not is_tool(record):  # in whose span messages are what it was asked and gave
-                for event in [*listed(record), *record.events]:
+                for event in others(record):
                     yield from self._event(event, place)
         elif (agent := next((each for each in _AGENTS if each.is_event(record)), None)) is not None:
             yield from agent.event(record, place, self._seen)
+        elif is_piece(record):
+            for one, where in self._pieces.add(record, place):
+                yield from self._generation(one, where)
         else:
             yield from self._event(record, place)
+
+    def end(self) -> Iterator[Read]:
+        """What waits at the file's end."""
+        for one, where in self._pieces.rest():
+            yield from self._generation(one, where)
+        yield from self.rest()
 
     def rest(self) -> Iterator[Read]:
         """What tools gave to the answer told last, where no span of theirs told it."""
@@ -127,17 +132,10 @@ class _Told:
 
     def _event(self, record: Record, place: Place) -> Iterator[Read]:
         name = record.name
-        if name == DETAILS:
-            yield from self._generation(record, place)
-        elif name == "gen_ai.evaluation.result":
+        if name == "gen_ai.evaluation.result":
             yield from self._evaluation(record, place)
         elif name in ROLES:
-            message = message_of_event(record, ROLES[name])
-            yield from self._single(record, message, place)
-        elif name in IN_ATTRIBUTES:
-            role = "assistant" if name.endswith("completion") else "user"
-            for message in messages(record.attributes.get(IN_ATTRIBUTES[name]), role):
-                yield from self._single(record, message, place)
+            yield Quarantined(place, "a message without content")
         elif name.startswith("gen_ai.") and name not in _PASSED_OVER:
             yield Quarantined(place, "unknown_type")
         else:
@@ -147,7 +145,7 @@ class _Told:
     def _generation(self, record: Record, place: Place) -> Iterator[Read]:
         """A span of a model call, agent or tool."""
         told = record.attributes
-        if not any(key.startswith(_OURS) for key in told):
+        if is_other(told) or not (record.events or any(key.startswith(_OURS) for key in told)):
             return
         session = self._sessions.of(record)
         if is_tool(record):
@@ -156,22 +154,19 @@ class _Told:
             return
         if vscode.is_own(told):
             return
-        asked, answers = texts(told)
+        asked, answers = said(record)
         if not asked and not answers:
             yield from self._without_texts(session, record, place)
             return
         answer = _answer(record, *answer_of(told, answers))
         asked, given = apart(asked, answer.message)
-        session = self._sessions.of_request(record, asked, answer.message)
+        session = self._sessions.of_request(record, asked, answer)
         asked = self._ids.repeated(session, self._unsaid(session, told, vscode.asked(told, asked)))
         self._ids.answered(session, answer.message, record.span)
         self._first(record)
         yield from self._opening(session, record, place)
-        tools = self._definitions.of(told.get("gen_ai.tool.definitions"))
-        times = None if record.is_span else self._counted(record)
-        yield from self._conversation.request(
-            session, asked, answer, at=record.at, place=place, times=times, tools=tools
-        )
+        tools = self._definitions.of(*offered(told))
+        yield from self._conversation.request(session, asked, answer, at=record.at, place=place, tools=tools)
         self._given += ((session, one, record.at, place) for one in given)
 
     def _unsaid(self, session: str, told: dict[str, Any], asked: list[Message]) -> list[Message]:
@@ -194,7 +189,10 @@ class _Told:
             self._looked = True
             for other in with_text(self._path):
                 self._first(other)
-        if (one or record.span) and self._first(record):
+        new = self._first(record)
+        if not new:
+            self._pieces.later(record, place)
+        elif one or record.span:
             yield from self._opening(session, record, place)
             answer = _answer(record, None)
             yield AgentTurn(
@@ -210,33 +208,6 @@ class _Told:
         ids = (record.span, vscode.response(record.attributes, ""))
         new = [self._seen.first("", f"otel:call:{record.trace} {one}") for one in ids if one]
         return all(new)
-
-    def _single(self, record: Record, message: Message | None, place: Place) -> Iterator[Read]:
-        """A message that is a record of its own: a span's come one after the other, repeated ones counted."""
-        if message is None:
-            yield Quarantined(place, "a message without content")
-            return
-        answers = record.name in ("gen_ai.choice", "gen_ai.content.completion")
-        if answers and table_of(record.body).get("index", record.attributes.get("index", 0)) != 0:
-            return  # another choice, which was not the answer
-        self._first(record)
-        session = self._sessions.of(record)
-        yield from self._opening(session, record, place)
-        yield from self._conversation.request(
-            session,
-            [] if answers else [message],
-            _answer(record, message) if answers else None,
-            at=record.at,
-            place=place,
-            times=self._counted(record),
-        )
-
-    def _counted(self, record: Record) -> Counter[str]:
-        """How often each message came in the records of this one's span so far."""
-        request = record.span or record.trace
-        if request != self._request or len(self._times) >= _MORE:
-            self._request, self._times = request, Counter()
-        return self._times
 
     def _tool(self, session: str, record: Record, place: Place) -> Iterator[Read]:
         told = record.attributes

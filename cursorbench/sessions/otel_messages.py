@@ -18,6 +18,7 @@ import msgspec
 
 from cursorbench.sessions import otel_braintrust as braintrust
 from cursorbench.sessions import otel_vercel as vercel
+from cursorbench.sessions import otel_whole as whole
 from cursorbench.sessions.chat import Message, message_of
 from cursorbench.sessions.items import Quarantined
 from cursorbench.sessions.otlp import Record, event_of, exported
@@ -93,8 +94,8 @@ def texts(told: dict[str, Any]) -> tuple[list[Message], list[Message]]:
         answers[0].calls = fields[0].calls  # LiteLLM's messages have none
     answers = answers or fields
     asked, answers = asked or vercel.asked(told), answers or vercel.answers(told)
-    asked = asked or messages(braintrust.asked(told), "user")
-    answers = answers or messages(braintrust.answered(told), "assistant")
+    asked = asked or messages(braintrust.asked(told), "user") or whole.asked(told)
+    answers = answers or messages(braintrust.answered(told), "assistant") or whole.answers(told)
     if asked or answers:
         return _joined(asked), answers
     return _langfuse(told) if LANGFUSE in told else _logfire(told)
@@ -105,26 +106,31 @@ def answer_of(told: dict[str, Any], answers: list[Message]) -> tuple[Message | N
 
     Several are choices, of which the first was the answer; not of the Responses API, which has none: these
     are its items (OpenLLMetry's of the Agents SDK, OpenInference's), each a message in the history. Nor of
-    Copilot's command line, where each call is one.
+    Copilot's command line, where each call is one. OpenLIT's history has no calls.
     """
     whole_response = _OF_RESPONSES.match(text_of(told.get("output.value")))  # OpenInference's, of all APIs
     items = bool(whole_response) or text_of(told.get("gen_ai.response.id")).startswith("resp_")
     items = items or (told.get("service.name"), told.get("gen_ai.operation.name")) == _PIECES
-    if not answers or not (items or LANGFUSE in told):
+    if not answers or not (items or LANGFUSE in told or is_openlits(told)):
         return (answers[0] if answers else None), []
-    whole = _whole_of(answers) if items else answers[0]
+    answer = _whole_of(answers) if items else answers[0]
     texts_ = [Message("assistant", text=one.text) for one in answers if one.text]
-    parts = [*texts_, *(Message("assistant", calls=[call]) for call in whole.calls)]
-    return whole, parts if len(parts) > 1 else []
+    parts = [*texts_, *(Message("assistant", calls=[call]) for call in answer.calls)]
+    return answer, parts if len(parts) > 1 else []
+
+
+def is_openlits(told: dict[str, Any]) -> bool:
+    """Whether OpenLIT wrote this span, whose histories have an answer's words alone."""
+    return told.get("telemetry.sdk.name") == "openlit"
 
 
 def _whole_of(items: list[Message]) -> Message:
     """The items of one answer as one message."""
-    whole = Message("assistant", text="\n".join(one.text for one in items if one.text))
-    whole.thinking = "\n".join(one.thinking for one in items if one.thinking)
-    whole.calls = [call for one in items for call in one.calls]
-    whole.results = [result for one in items for result in one.results]
-    return whole
+    answer = Message("assistant", text="\n".join(one.text for one in items if one.text))
+    answer.thinking = "\n".join(one.thinking for one in items if one.thinking)
+    answer.calls = [call for one in items for call in one.calls]
+    answer.results = [result for one in items for result in one.results]
+    return answer
 
 
 def _joined(asked: list[Message]) -> list[Message]:

@@ -28,9 +28,9 @@ _SIGNALS = (
     ("resourceLogs", "instrumentationLibraryLogs", "logRecords"),
 )
 ENVELOPES = ("resourceSpans", "resourceLogs", "resourceMetrics", "resource_spans", "resource_logs")
-SESSION = (  # attributes that name it; the last two are of all its traces
+SESSION = (  # attributes that name it; all but the first two are a client's own
     "gen_ai.conversation.id", "session.id", "langfuse.session.id",
-    "traceloop.association.properties.session_id",
+    "traceloop.association.properties.session_id", "ai.telemetry.metadata.sessionId",
 )  # fmt: skip
 _DEEP = 32  # values nested deeper are left out
 

@@ -23,6 +23,7 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"{\0", b"[\0", b"\0{", b"\0[")  # its mark
 _ARCHIVE = re.compile(r"\.(?:zip|tgz|tar(?:\.(?:gz|zstd?|bz2|xz))?)$")
 _SQUEEZED = (b"\x1f\x8b", b"(\xb5/\xfd", b"BZh", b"\xfd7zX")
 _LFS = b"version https://git-lfs.github.com/spec/"  # what a clone has in place of a file
+PROTOBUF = "the file is OTLP as protobuf: have the collector write it as JSON (format: json)"
 _OF_LOGS = re.compile(r"\.(?:jsonl?|ndjson|md|traj)(?:\.\w+)?$")  # of other files it says nothing
 _TAR_AT = 257  # where the mark of a tar archive stands
 _DATABASES = {
@@ -37,7 +38,8 @@ _DECODER = msgspec.json.Decoder()
 def unreadable(path: Path) -> str:
     """Why a file that may be a log is not read; "" for nothing. Raises OSError when it cannot be opened.
 
-    UTF-16 is what PowerShell's `>` writes; people send archives, and keep large logs in Git LFS.
+    UTF-16 is what PowerShell's `>` writes; people send archives, and keep large logs in Git LFS. The
+    collector writes protobuf where it is told to.
     """
     with path.open("rb") as file:
         head = file.read(_TAR_AT + 5)
@@ -45,6 +47,8 @@ def unreadable(path: Path) -> str:
         return "the file is UTF-16, not UTF-8: convert it"
     if head.startswith(_LFS) and _OF_LOGS.search(path.name):
         return "the file is in Git LFS and not here: git lfs pull"
+    if head[:1] == b"\0" and head[4:5] == b"\n" and int.from_bytes(head[:4], "big") < path.stat().st_size:
+        return PROTOBUF  # each export behind its size
     packed = head.startswith((b"PK\3\4", *_SQUEEZED)) or head[_TAR_AT:] == b"ustar"
     if packed and _ARCHIVE.search(path.name):
         return "the file is an archive: unpack it"

@@ -18,10 +18,11 @@ from cursorbench.sessions.items import Place, Quarantined, SessionStart
 from cursorbench.sessions.reading import json_document, lines, parsed
 from cursorbench.sessions.seen import Seen
 
-_ROWS = {"data", "runs", "events", "rows", "results", "items"}
+_ROWS = {"data", "runs", "events", "rows", "results", "items", "inferences", "feedback"}
 _PAGE = _ROWS | {
     *("object", "has_more", "hasMore", "first_id", "last_id", "next", "previous", "next_page", "next_cursor"),
     *("cursor", "cursors", "meta", "metadata", "schema", "pagination", "page", "limit", "offset", "total"),
+    *("page_size", "total_pages", "pageSize", "totalPages"),
     *("count", "freshness_state", "realtime_state", "search_cursors", "parsed_query", "error"),
 }
 

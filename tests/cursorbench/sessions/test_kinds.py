@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursorbench.sessions import kinds
-from cursorbench.sessions.items import Place, Quarantined, UserTurn
+from cursorbench.sessions.items import AgentTurn, Place, Quarantined, UserTurn
+from cursorbench.sessions.reading import PROTOBUF
 from tests.cursorbench.sessions.garbage import FEW, retyped
 
 DOCUMENTS = {  # file name: a document that begins with a byte order mark when a Windows shell wrote it
@@ -152,6 +153,38 @@ def test_a_compressed_log_is_read_as_what_it_holds(tmp_path: Path, kind: str | N
         path.write_bytes(data)
     told = [repr(one).replace(str(plain), str(packed)) for _, one in kinds.read(plain)]
     assert [repr(one) for _, one in kinds.read(packed, kind)] == told != []
+
+
+def _behind_sizes(*exports: bytes) -> bytes:
+    """As the collector's file exporter writes what it compresses, and protobuf."""
+    return b"".join(len(one).to_bytes(4, "big") + one for one in exports)
+
+
+_EXPORT = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [{"spanId": "of-ID", "attributes": [
+    {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}},
+    {"key": "gen_ai.response.id", "value": {"stringValue": "ID"}},
+]}]}]}]})  # fmt: skip
+
+
+def test_what_the_collector_compressed(tmp_path: Path) -> None:
+    """No tool unpacks it: each export is a frame behind its size. All was of no known kind."""
+    path = tmp_path / "traces.json"
+    frames = [PACK[".zst"](_EXPORT.replace("ID", one).encode()) for one in ("r1", "r2")]
+    path.write_bytes(_behind_sizes(*frames))
+    items = [one for _, one in kinds.read(path)]
+    assert [one.id for one in items if isinstance(one, AgentTurn)] == ["r1", "r2"]
+    path.write_bytes(_behind_sizes(*frames)[:-3])
+    *items, last = [one for _, one in kinds.read(path)]
+    assert [one.id for one in items if isinstance(one, AgentTurn)] == ["r1"]
+    assert isinstance(last, Quarantined)
+    assert last.reason == "the compressed file is damaged: what is behind is not read"
+
+
+@pytest.mark.parametrize("pack", [bytes, PACK[".zst"]])
+def test_protobuf_says_what_to_set(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "traces.json"
+    path.write_bytes(_behind_sizes(pack(b"\n\x12\n\x10" + b"x" * 16)))
+    assert [one for _, one in kinds.read(path)] == [Quarantined(Place(str(path)), PROTOBUF)]
 
 
 @pytest.mark.parametrize("suffix", PACK)

@@ -180,7 +180,7 @@ def test_message_events_of_before_1_37(path: Path) -> None:
         log("gen_ai.user.message", {}),
     )
     assert [type(one).__name__ for one in items] == [
-        "SessionStart", "UserTurn", "AgentTurn", "ToolUse", "ToolEnd", "UserTurn", "Quarantined",
+        "Quarantined", "SessionStart", "UserTurn", "AgentTurn", "ToolUse", "ToolEnd", "UserTurn",
     ]  # fmt: skip
 
 
