@@ -15,6 +15,7 @@ from cursorbench.errors import IntegrityError
 from evals.stats.clusters import Floats
 
 SLACK = 1e-9  # of rounding, when attempts are averaged
+LARGEST = 1e100  # of a figure: the squares of larger ones are no numbers
 Direction = Literal["higher", "lower"]
 
 
@@ -163,12 +164,14 @@ def refuse_out_of_bounds(paired: Paired, suite: str, metric: Metric) -> None:
     low, high = metric.bounds or (0.0, 0.0)
     for arm in (paired.candidate[metric.name], paired.baseline[metric.name]):
         y, n = arm.columns
-        none = ~(np.isfinite(y) & np.isfinite(n))
+        none = ~((np.abs(y) <= LARGEST) & (np.abs(n) <= LARGEST))
         outside = (n > 0) & ((y < low * n - SLACK * n) | (y > high * n + SLACK * n))
         beyond = none if metric.bounds is None else none | outside
         if beyond.any():
             at = int(np.argmax(beyond))
-            figure = "no number" if none[at] else f"{y[at] / n[at]:g}"
+            figure = f"{y[at] / n[at]:g}"
+            if none[at]:
+                figure = "beyond 1e100" if np.isfinite(y[at]) and np.isfinite(n[at]) else "no number"
             where = "" if metric.bounds is None else f": it lies between {low:g} and {high:g}"
             raise IntegrityError(
                 f"{suite}.{metric.name} of case {paired.cases[at]} is {figure}{where}",

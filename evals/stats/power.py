@@ -15,6 +15,8 @@ import scipy
 
 from evals.stats.clusters import ClusterSums, Floats
 
+_MOST = 1 << 40  # of cases or clusters: more are none
+
 
 def pass_probability(
     se: float, freedom: float, margin: float, delta: float = 0.0, alpha: float = 0.05
@@ -76,9 +78,12 @@ def cases_needed_unseen(
     """
     if data.clusters < 2 or delta + margin <= 0:
         return None
-    share = (delta + margin) / (delta + span)
-    clusters = 2 if share >= 1 else max(2, math.ceil(math.log(alpha) / math.log1p(-share) - 1e-9))
-    return math.ceil(clusters * data.cases / data.clusters)
+    if margin >= span:
+        return math.ceil(2 * data.cases / data.clusters)
+    hidden = math.log1p(-(delta + margin) / (delta + span))
+    if math.log(alpha) < hidden * _MOST:
+        return None
+    return math.ceil(max(2, math.ceil(math.log(alpha) / hidden - 1e-9)) * data.cases / data.clusters)
 
 
 def rare_loss(data: ClusterSums, span: float, power: float = 0.8, alpha: float = 0.025) -> float:
@@ -121,7 +126,7 @@ def attempts_needed(
     return _smallest(enough, 1)
 
 
-def _smallest(enough: Callable[[int], bool], start: int, limit: int = 1 << 40) -> int | None:
+def _smallest(enough: Callable[[int], bool], start: int, limit: int = _MOST) -> int | None:
     """The smallest count from `start` on that is enough (then every larger one is); None beyond `limit`."""
     high = start
     while not enough(high):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 
 from cursorbench.errors import InputMissingError, IntegrityError
@@ -22,6 +22,7 @@ from cursorbench.history.texts import LFS
 LARGEST = 200_000  # bytes; longer files are generated, or data
 _GENERATED = re.compile(r"(^|/)(package-lock\.json|[^/]*\.(lock|lockb|map|svg|csv|snap)|[^/]*\.min\.[^/]+)$")
 _HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
+_FIRST = date(1970, 1, 2)  # git knows no day before the one before it
 _FILES = ("100644", "100755")
 
 
@@ -68,9 +69,9 @@ def documents(path: Path, since: date, at: str, limit: int) -> list[Document]:
         IntegrityError: (exit 12) git cannot read what it needs, as in a partial clone.
     """
     with Repository(path) as repository, _readable(path):
-        before = repository.git(
-            "rev-list", "-1", "--first-parent", f"--before={since.isoformat()}T00:00:00Z", at
-        ).strip()
+        # git takes a commit of the very second that is named for one before it
+        last = f"--before={max(since, _FIRST) - timedelta(days=1)}T23:59:59Z"
+        before = repository.git("rev-list", "-1", "--first-parent", last, at).strip()
         if not before and repository.shallow:
             raise InputMissingError(
                 f"{path} is a shallow clone that does not reach back to {since}", hint="git fetch --unshallow"

@@ -28,8 +28,8 @@ from evals.suites.lm_eval_run import quiet, shots_by_document, undescribed
 OWN_TASKS = Path(__file__).with_name("tasks")
 SHARE_MARGIN = 0.05
 OTHER_MARGIN = 0.05
-# lm-eval reports these as exp or log2 of the samples' ratio; samples are (log-likelihood, weight).
-_LIKELIHOODS = ("perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte")
+# Aggregations of lm-eval that are exp or log2 of the samples' ratio; samples are (log-likelihood, weight).
+_LIKELIHOODS = ("perplexity", "weighted_perplexity", "bits_per_byte")
 _MEANS = ("mean", "nanmean")  # aggregations of lm-eval that are means over documents
 _SHARES = ("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "em")  # 0 or 1 a document
 
@@ -67,8 +67,8 @@ class LmEvalSuite:
         """
         higher, sampled = self._task.higher_is_better(), self._task.config.output_type == "generate_until"
         metrics = tuple(
-            _metric(name, gated=position == 0, higher=higher.get(name) is not False, sampled=sampled)
-            for position, name in enumerate(self._of_documents)
+            _metric(name, of, gated=position == 0, higher=higher.get(name) is not False, sampled=sampled)
+            for position, (name, of) in enumerate(self._of_documents.items())
         )
         if not metrics:
             declared = ", ".join(self._task.aggregation()) or "none"
@@ -86,8 +86,8 @@ class LmEvalSuite:
     @cached_property
     def _of_documents(self) -> dict[str, str]:
         """The task's metrics that have a value of each document, and how lm-eval sums them up."""
-        made = {name: getattr(of, "__name__", "") for name, of in self._task.aggregation().items()}
-        return {name: of for name, of in made.items() if of in _MEANS or name in _LIKELIHOODS}
+        found = {name: _aggregation(of) for name, of in self._task.aggregation().items()}
+        return {name: of for name, of in found.items() if of}
 
     def cases(self) -> Sequence[str]:
         """`TASK:INDEX` of each document."""
@@ -113,7 +113,7 @@ class LmEvalSuite:
                 f"lm-eval task {self._task_name!r} gave no {missing[0]} of {case}",
                 hint="its metric_list names another metric than its process_results makes",
             )
-        values = {name: _pair(name, sample[name], of) for name, of in self._of_documents.items()}
+        values = {name: _pair(sample[name], of) for name, of in self._of_documents.items()}
         if not all(math.isfinite(part) for pair in values.values() for part in pair):
             if self._task.config.output_type == "generate_until":  # a text: what it is worth the task says
                 raise UsageError(
@@ -219,8 +219,17 @@ def _of_first_filter(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [sample for sample in samples if sample["filter"] == samples[0]["filter"]]
 
 
-def _metric(name: str, *, gated: bool, higher: bool, sampled: bool) -> Metric:
-    if name in _LIKELIHOODS:
+def _aggregation(function: Any) -> str:
+    """Which mean or likelihood it is; "" for what has no value of one document. A function of a task's own
+    that is called `perplexity` may be anything: of log-likelihoods lm-eval's alone are known to be.
+    """
+    name = str(getattr(function, "__name__", ""))
+    own = getattr(function, "__module__", "") == "lm_eval.api.metrics"
+    return name if name in _MEANS or (own and name in _LIKELIHOODS) else ""
+
+
+def _metric(name: str, aggregation: str, *, gated: bool, higher: bool, sampled: bool) -> Metric:
+    if aggregation in _LIKELIHOODS:
         return Metric(name, "lower", OTHER_MARGIN, "nats", f"{name}, as nats", gated, None, sampled)
     better: Direction = "higher" if higher else "lower"
     if name in _SHARES:
@@ -228,9 +237,9 @@ def _metric(name: str, *, gated: bool, higher: bool, sampled: bool) -> Metric:
     return Metric(name, better, OTHER_MARGIN, "", f"lm-eval {name}", gated, None, sampled)
 
 
-def _pair(name: str, value: Any, aggregation: str) -> tuple[float, float]:
+def _pair(value: Any, aggregation: str) -> tuple[float, float]:
     """Numerator and denominator of one document; both 0 where a `nanmean` leaves it out."""
-    if name in _LIKELIHOODS:
+    if aggregation in _LIKELIHOODS:
         numerator, denominator = value if isinstance(value, (tuple, list)) else (value, 1.0)
         return -float(numerator), float(denominator)
     if aggregation == "nanmean" and math.isnan(float(value)):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evals.cases import Attempt, SuiteSpec
-from stages.errors import IntegrityError
+from stages.errors import IntegrityError, UsageError
 
 _LONGEST = 160  # bytes of a suite's name in a file's, of which file systems take 255
 FIXED = ("case", "cluster", "attempt", "failure", "detail")
@@ -32,6 +32,19 @@ def safe_name(suite: str) -> str:
         return suite
     digest = hashlib.sha256(suite.encode(errors="surrogatepass")).hexdigest()
     return f"{short}-{digest[:16]}"
+
+
+def require_names(spec: SuiteSpec) -> None:
+    """Raise UsageError (exit 2) where a metric of a task of one's own is called like another column."""
+    taken = set(FIXED)
+    for metric in spec.metrics:
+        if taken & (own := {metric.name, f"{metric.name}.weight"}):
+            raise UsageError(
+                f"{spec.name}: no metric can be called {metric.name!r}: a report's files have a column of "
+                "that name already",
+                hint="another name for it in the task",
+            )
+        taken |= own
 
 
 def write(path: Path, spec: SuiteSpec, attempts: Sequence[Attempt]) -> None:

@@ -35,7 +35,7 @@ class EvalConfig(BaseModel):
     population_seed: int = Field(0, ge=0, description="which held-out users; never those of `rtrl simulate`")
     alpha: float = Field(
         0.05,
-        gt=0,
+        ge=1e-9,
         lt=0.5,
         description="level of each one-sided non-inferiority test, and of the regression tests together",
     )

@@ -18,6 +18,7 @@ from evals.suites.lm_eval_task import LmEvalSuite
 from evals.suites.perplexity import PerplexitySuite
 from evals.suites.probes import SHIPPED, read
 from stages.errors import UsageError
+from stages.eval.attempts import require_names
 from stages.eval.config import EvalConfig
 
 LM_EVAL = "lm_eval:"
@@ -35,10 +36,12 @@ def build(config: EvalConfig, root: Path, tips: Mapping[str, str]) -> list[tuple
         tips: the commit of each repository of a perplexity suite, by its name in the settings.
 
     Raises:
-        UsageError: (exit 2) an unknown or repeated suite, or a margin of what nobody measures, or one
-            larger than any loss.
+        UsageError: (exit 2) an unknown or repeated suite, a margin of what nobody measures, or one larger
+            than any loss, or a metric's name that a report's files cannot have.
     """
     suites = _named(config, root, tips)
+    for suite in suites:
+        require_names(suite.spec)
     return [(suite, with_margins(suite.spec, config.margins)) for suite in suites]
 
 

@@ -381,6 +381,29 @@ def test_a_figure_out_of_its_bounds_decides_nothing(candidate: float, baseline: 
         decide([(suite(free), (told[1], told[0]))], Rules())
 
 
+def test_a_figure_whose_square_is_no_number_decides_nothing() -> None:
+    """Of exp(600) in one document the eval ended as a bug, after all attempts (OverflowError)."""
+    free = Metric("ppl", "lower", 0.05, "", "exp of what one document costs")
+    arms = (attempts([1e160, *[1.0] * 29], name="ppl"), attempts([1.0] * 30, name="ppl"))
+    with pytest.raises(IntegrityError, match=r"demo.ppl of case case00000 is beyond 1e100$"):
+        decide([(suite(free), arms)], Rules())
+    large = (attempts([1e90, *[1.0] * 29], name="ppl"), attempts([1.0] * 30, name="ppl"))
+    assert decide([(suite(free), large)], Rules()).verdict == "inconclusive"
+
+
+@pytest.mark.parametrize("margin", [5e-324, 1e-30, 2.0, 1e308])
+def test_what_would_tell_is_told_or_not_whatever_the_margin(margin: float) -> None:
+    """A division by nothing, or a number of cases without end, where all cases are equal."""
+    free = Metric("points", "higher", margin, "", "of a task of somebody's own")
+    for candidate, base in ((0.0, 1.0), (1.0, 1.0), (1.0, 0.0)):
+        arms = (attempts([candidate] * 20, name="points"), attempts([base] * 20, name="points"))
+        found = decide([(suite(free), arms)], Rules())
+        tell = found.criteria[0].tell
+        assert tell is not None
+        assert tell.cases_if_equal == (None if margin < 1 else 2)
+        assert (found.verdict == "pass") == (margin > 1 or candidate > base)
+
+
 def probes(clear: float, *, others: int, count: int = 1) -> list[Attempt]:
     """So many cases that say something, in clusters of their own, beside others that say nothing."""
     told = [Attempt(f"clear{n}", f"clear{n}", 0, {"success": (clear, 1.0)}) for n in range(count)]

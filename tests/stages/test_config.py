@@ -88,6 +88,7 @@ def test_values_are_converted_by_type() -> None:
         ('[targets."b/2"]\nurl = "http://b2"', (), "'b/2' in rtrl.toml cannot name a target", ""),
         ("", ("gateway.max_bodies_bytes=4096",), "is over max_bodies_bytes (4096): whoever", ""),
         ("", ("ab.alpha_harm=5e-324",), "setting ab.alpha_harm in --set ab.alpha_harm: ", ""),
+        ("", ("eval.alpha=1e-16",), "setting eval.alpha in --set eval.alpha: ", ""),
         ("", ("collect.arm=canry",), "setting collect.arm in --set collect.arm: Input should be 'live',", ""),
         ("", ("deploy.shadow_requests=4",), "shadow_requests 4 is under shadow_least 8: nothing would", ""),
         ("[targets.b2]\n", (), "setting targets.b2.url in rtrl.toml: Field required", ""),

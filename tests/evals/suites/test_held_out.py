@@ -16,7 +16,7 @@ SINCE = date(2026, 3, 1)
 
 
 def git(folder: Path, *arguments: str, day: str = "2026-01-01") -> None:
-    when = f"{day}T12:00:00+00:00"
+    when = day if "T" in day else f"{day}T12:00:00+00:00"
     who = {
         "GIT_AUTHOR_NAME": "a",
         "GIT_AUTHOR_EMAIL": "a@b",
@@ -76,6 +76,15 @@ def test_new_lines_count_and_old_ones_are_context(repository: Path) -> None:
 def test_the_day_itself_is_held_out_and_the_day_after_is_too_late(repository: Path) -> None:
     with pytest.raises(InputMissingError, match="no new lines"):
         documents(repository, date(2026, 3, 2), tip(repository), 10)
+
+
+def test_the_day_begins_with_its_first_second(tmp_path: Path) -> None:
+    """Git's `--before` takes a commit of that very second too: dated by the day alone, it was no new one."""
+    git(tmp_path, "init", "-q")
+    commit(tmp_path, "2026-02-28T23:59:59+00:00", {"a.py": "x = 1\n"})
+    commit(tmp_path, "2026-03-01T00:00:00+00:00", {"b.py": "y = 1\n"})
+    assert [one.path for one in documents(tmp_path, SINCE, tip(tmp_path), 10)] == ["b.py"]
+    assert [one.path for one in documents(tmp_path, date.min, tip(tmp_path), 10)] == ["a.py", "b.py"]
 
 
 def test_before_the_first_commit_everything_is_new(repository: Path) -> None:

@@ -276,6 +276,30 @@ def test_perplexity_keeps_its_weights(random_model: Path, tmp_path: Path) -> Non
     assert nats / count == pytest.approx(5.5, abs=0.6)  # a random model over 257 bytes: ln 257 = 5.55
 
 
+@pytest.mark.parametrize(
+    ("metric", "gives", "pair"),
+    [
+        ("perplexity, aggregation: mean", "math.e", (2.718, 1.0)),
+        ("cost, aggregation: perplexity", "-2.0", (2.0, 1.0)),
+        ("cost, aggregation: weighted_perplexity", "(-2.0, 8)", (2.0, 8.0)),
+    ],
+)
+def test_what_a_metric_is_its_aggregation_says(
+    random_model: Path, tmp_path: Path, metric: str, gives: str, pair: tuple[float, float]
+) -> None:
+    """A mean of perplexities was taken for log-likelihoods, by its name: more of it was better."""
+    told = f"  - {{metric: {metric}, higher_is_better: false}}\n"
+    folder = _own_task(tmp_path / "own", "rtrl_cost", told, "process_results: !function docs.cost\n")
+    with (folder / "docs.py").open("a") as stream:
+        name = metric.partition(",")[0]
+        stream.write(f"import math\ndef cost(doc, results):\n    return {{'{name}': {gives}}}\n")
+    suite = LmEvalSuite("rtrl_cost", include=folder)
+    (found,) = suite.spec.metrics
+    assert (found.name, found.direction) == (name, "lower")
+    (first, *_) = suite.run(subject(random_model), suite.cases(), lambda n: None)
+    assert first.values[name] == pytest.approx(pair, abs=1e-3)
+
+
 def test_unknown_task_is_a_usage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also among the harness's own, of which a few are listed here: all of them take seconds."""
     from lm_eval.tasks import TaskManager, manager

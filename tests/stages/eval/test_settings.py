@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evals.cases import SuiteSpec
+from evals.cases import Metric, SuiteSpec
 from evals.suites.lm_eval_task import LmEvalSuite
 from stages.cycle import record
 from stages.cycle.run import CHECKED, load_stages, plan_cycle, run_cycle
@@ -53,6 +53,21 @@ def test_what_the_settings_misname_is_told_before_anything_runs(
     assert record.read(workspace.run_dir, "auto") is None
     with pytest.raises(kind, match=said):
         plan_cycle(workspace, bench.store)
+
+
+@pytest.mark.parametrize("names", [("failure",), ("case",), ("acc", "acc.weight")])
+def test_no_metric_is_called_like_a_column_of_the_attempts(
+    bench: Bench, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rate of failures of a task of somebody's own: a bug, once the first attempts were made."""
+    metrics = tuple(Metric(name, "lower", 0.05, "", "of a task of one's own") for name in names)
+    monkeypatch.setattr(LmEvalSuite, "spec", SuiteSpec("lm_eval:own", metrics, 1, "document"))
+    monkeypatch.setattr(LmEvalSuite, "require_known", lambda _: None)
+    bench.checkpoint(0.1, 0.2001, bench.live.digest)
+    workspace = bench.workspace.with_overrides(['eval.suites=["lm_eval:own"]'])
+    with pytest.raises(UsageError, match=f"no metric can be called '{names[-1]}'") as caught:
+        run_stage(workspace, bench.store, bench.stage)
+    assert caught.value.code == 2
 
 
 def test_a_cycle_asks_only_the_stages_that_it_has_left(bench: Bench) -> None:
