@@ -31,6 +31,7 @@ from stages.ab.config import AbConfig
 from stages.collect.config import CollectConfig
 from stages.config_layers import (
     Layer,
+    elsewhere,
     environment_layers,
     how_written,
     override_layer,
@@ -240,7 +241,8 @@ def _check_keys(settings: type[Settings], where: str, layer: Mapping[str, Any]) 
         for key in values:
             if key not in known:
                 unknown = _unknown(f"setting {section}.{key}", key, where, list(known))
-                raise UsageError(unknown.message, hint=how_written(key, known) or unknown.hint)
+                hint = how_written(key, known) or elsewhere(key, _keys_of(settings)) or unknown.hint
+                raise UsageError(unknown.message, hint=hint)
 
 
 def _check_populations(settings: type[Settings], where: str, named: Mapping[str, Any]) -> None:

@@ -75,6 +75,12 @@ def how_written(key: str, known: Mapping[str, FieldInfo]) -> str:
     return ""
 
 
+def elsewhere(key: str, known: Mapping[str, Collection[str]]) -> str:
+    """That other sections have a setting of this name, or "". `known` as for `refuse_misspelt`."""
+    found = [f"{section}.{key}" for section in sorted(known) if key in known[section]]
+    return f"did you mean {' or '.join(found)}?" if found else ""
+
+
 def truth_for_number(given: Mapping[str, Any], settings: object) -> list[str]:
     """Where `given` has the first `true` or `false` that pydantic took for 1 or 0; empty for nowhere.
 

@@ -15,12 +15,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
 from sqlalchemy import func
 from sqlmodel import col, select
 
 from stages import locks
 from stages.cycle_config import STAGES
 from stages.errors import InputMissingError, UsageError
+from stages.refs import require_this_version
 from stages.registry.migrate import backup, make_folders
 from stages.registry.models import AliasRow, ArtifactRow, EventRow, RunRow
 from stages.registry.runs import new_run_id
@@ -119,8 +121,9 @@ def recorded_plan(
     """Settings, inputs and extra facts of a recorded run.
 
     Raises:
-        UsageError: (exit 2) the run is of another stage.
-        InputMissingError: (exit 5) gc removed an input.
+        UsageError: (exit 2) the run is of another stage, or an older version's and by settings that are none
+            any more.
+        InputMissingError: (exit 5) gc removed an input, or an older version distilled it with other columns.
     """
     if run.stage != stage.name:
         can = run.stage in REPEATED
@@ -132,4 +135,18 @@ def recorded_plan(
             raise InputMissingError(
                 f"{artifact.ref}, an input of {run.id}, was removed by gc", hint=f"rtrl show {run.id}"
             )
-    return stage.config.model_validate(json.loads(run.config)), inputs, json.loads(run.extra)
+        if artifact.kind == "experience":
+            require_this_version(store, artifact)
+    return _recorded_settings(stage, run), inputs, json.loads(run.extra)
+
+
+def _recorded_settings(stage: Stage, run: RunRow) -> BaseModel:
+    try:
+        return stage.config.model_validate(json.loads(run.config))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in (run.stage, *first["loc"]))
+        raise UsageError(
+            f"{run.id} had settings that this version does not take: {where}: {first['msg']}",
+            hint="the version that made it repeats it",
+        ) from error

@@ -194,12 +194,20 @@ def _refuse_mixed(store: Store, chosen: Sequence[Artifact]) -> None:
             hint="report on them apart",
         )
     newest = chosen[-1]
-    for one in chosen:
-        if rewarded_by(one) != rewarded_by(newest):
-            made_from = (store.artifact(digest) for digest in one.meta["interactions"])
-            ref = next((found.ref for found in made_from if found is not None), "interactions@vN")
-            raise UsageError(
-                f"{one.ref} and {newest.ref} have other reward specs, or other code of the signals in them: "
-                "their rewards cannot be compared",
-                hint=f"rtrl distill --input {ref}",
-            )
+    others = [one for one in chosen if rewarded_by(one) != rewarded_by(newest)]
+    if others:
+        named = [one.ref for one in others[:_NAMED]] + ["..."] * (len(others) > _NAMED)
+        raise UsageError(
+            f"{', '.join(named)} and {newest.ref} have other reward specs, or other code of the signals in "
+            "them: their rewards cannot be compared",
+            hint=_distill_all(store, others),
+        )
+
+
+def _distill_all(store: Store, experiences: Sequence[Artifact]) -> str:
+    """What distils all of them again at once: after an upgrade that is each one so far."""
+    made_from = (store.artifact(digest) for one in experiences for digest in one.meta["interactions"])
+    versions = sorted({found.version for found in made_from if found is not None and found.version})
+    if len(versions) == 1:
+        return f"rtrl distill --input interactions@v{versions[0]}"
+    return f"for v in {' '.join(map(str, versions))}; do rtrl distill --input interactions@v$v; done"

@@ -60,6 +60,8 @@ def test_values_are_converted_by_type() -> None:
         ("[workspac]\n", (), "unknown section [workspac] in rtrl.toml", "'workspace'"),
         ("[workspace]\nsed = 1\n", (), "unknown setting workspace.sed in rtrl.toml", "'seed'"),
         ("[workspace]\nzzz = 1\n", (), "unknown setting workspace.zzz", "known: line, seed"),
+        ("[gateway]\nmetrics = {}\n", (), "unknown setting gateway.metrics", "did you mean collect.metrics?"),
+        ("", ("eval.max_lag=1",), "unknown setting eval.max_lag", "collect.max_lag or train.max_lag?"),
         ("", ("workspace.sed=1",), "unknown setting workspace.sed in --set workspace.sed", "'seed'"),
         ("", ("train.threads=1025",), "setting train.threads in --set train.threads: ", ""),
         ("", ("train.processes=1025",), "setting train.processes in --set train.processes: ", ""),

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -310,6 +312,26 @@ def test_only_a_run_of_the_same_stage_is_repeated(workspace: Workspace, store: S
     assert caught.value.hint == f"`rtrl eval --from-run {other['x'].run_id}`"
     with pytest.raises(InputMissingError):
         run_stage(workspace, store, Toy(), from_run="collect-nowhere")
+
+
+def test_a_run_of_an_older_version_is_repeated_or_told_why_not(
+    workspace: Workspace, store: Store, tmp_path: Path
+) -> None:
+    """Settings that are refused by now, and an experience with the columns of then: no bug, no damage."""
+    first = run_stage(workspace, store, Toy())
+    with closing(sqlite3.connect(store.dir / "registry.db")) as registry, registry:
+        registry.execute("UPDATE run SET config = ?", (json.dumps({"grace_s": 2e9, "gone": 1}),))
+    with pytest.raises(UsageError, match=r"that this version does not take: collect\.grace_s: ") as caught:
+        run_stage(workspace, store, Toy(), from_run=first.run_id)
+    assert caught.value.hint == "the version that made it repeats it"
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e" / "f").write_text("x")
+    meta = {"schema": "rtrl-experience/1", "interactions": [first.outputs["data"].digest]}
+    old = store.publish_external({"x": (Output("experience", meta), tmp_path / "e")}, line="auto")["x"]
+    taken = run_stage(workspace, store, Toy("taken", inputs={"experience": old}))
+    with pytest.raises(InputMissingError, match="was distilled by another version") as missing:
+        run_stage(workspace, store, Toy("taken"), from_run=taken.run_id)
+    assert missing.value.hint == "distill it again: rtrl distill --input interactions@v1"
 
 
 def test_deploy_and_rollback_have_one_lock_and_no_fingerprint(workspace: Workspace, store: Store) -> None:

@@ -134,6 +134,14 @@ def test_what_cannot_be_one_report(place: tuple[Workspace, Store], tmp_path: Pat
     with pytest.raises(UsageError, match="other reward specs") as error:
         reported(place, "experience@v1", "experience@v2")
     assert error.value.hint == "rtrl distill --input interactions@v1"
+    write_log(tmp_path / "b.jsonl", "s2", "m1", AT + 1, REQUESTS)
+    took(place, tmp_path / "b.jsonl", "ben")
+    write_log(tmp_path / "c.jsonl", "s3", "m1", AT + 2, REQUESTS)
+    took(place, tmp_path / "c.jsonl", "cyd", distil=False)
+    run_stage(*place, DistillStage(), overrides=["distill.spec=completions"])
+    with pytest.raises(UsageError, match="experience@v1, experience@v3 and experience@v4 have") as error:
+        reported(place, *(f"experience@v{version}" for version in (1, 2, 3, 4)))
+    assert error.value.hint == "for v in 1 2; do rtrl distill --input interactions@v$v; done"
     with pytest.raises(UsageError, match="--all"):
         reported(place, "experience@v1", everything=True)
 
