@@ -48,6 +48,7 @@ vars(defaults.DEFAULT_TIMEOUT_CONFIG).update(dict.fromkeys(("connect", "read", "
 ROOT = Path(__file__).resolve().parent.parent
 MEMORY = Path("/dev/shm")
 OURS = "rtrl-tests-"
+ENGINES = {"served": "World", "batch": "InProcessEngine"}  # fixtures that all share, as tests take them
 OWN_FOLDER = pytest.StashKey[Path]()
 FAILED = pytest.StashKey[bool]()
 ROOM = 4 << 30  # bytes; far more than what is kept while tests run, see tmp_path_retention_policy
@@ -120,19 +121,21 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 @cache
 def scope(file: str) -> str:
-    """A module's tests stay together, and so do all that use the vLLM server of `tests/e2e/conftest.py`.
+    """A module's tests stay together, and so do all that use one of the engines of `tests/e2e/conftest.py`.
 
     Whoever deals the tests out has their names and nothing else, so the module's text has to say it.
     """
-    return "served" if "served: World" in (ROOT / file).read_text(encoding="utf-8") else file
+    text = (ROOT / file).read_text(encoding="utf-8")
+    return "served" if any(f"{name}: {kind}" in text for name, kind in ENGINES.items()) else file
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A test that uses the server unseen by `scope` fails: its worker would start another one."""
+    """A test that uses an engine unseen by `scope` fails: its worker would start another one."""
     file = item.nodeid.split("::", maxsplit=1)[0]
-    if "served" in getattr(item, "fixturenames", ()) and scope(file) != "served":
-        pytest.fail("take the fixture as `served: World`, see scope in tests/conftest.py", False)
+    used = set(ENGINES) & set(getattr(item, "fixturenames", ()))
+    if used and scope(file) != "served":
+        pytest.fail(f"write {used} with their types, as ENGINES of tests/conftest.py has them", False)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -186,8 +186,9 @@ def _unknown(name: str, under: Floats, cells: Sequence[str], reference: Referenc
     usual ones, its error is in the usual value overall as well and cancels.
     """
     shares: dict[str, float] = {}
+    whole = float(under.sum())
     for cell, weight in zip(cells, under.tolist(), strict=True):
-        shares[cell] = shares.get(cell, 0.0) + weight / float(under.sum())
+        shares[cell] = shares.get(cell, 0.0) + weight / whole
     usual = {cell: found[name][1] for cell, found in reference.sums.items() if name in found}
     total = sum(usual.values())
     return float(

@@ -9,12 +9,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import NullPool
+from sqlalchemy.util import LRUCache
 from sqlmodel import Session
 
 from stages import faults
@@ -27,6 +29,8 @@ PRAGMAS = (
     "PRAGMA busy_timeout=30000",
 )
 
+_COMPILED: LRUCache[Any, Any] = LRUCache(500)  # as large as SQLAlchemy's own, which each engine has
+
 
 def make_engine(path: Path, *, create: bool = False) -> Engine:
     """An engine on the file at `path`. Connects when first used; connections are not kept.
@@ -34,12 +38,15 @@ def make_engine(path: Path, *, create: bool = False) -> Engine:
     Only with `create` is the file made when it is not there: a store whose disk is away must not come back
     to find an empty registry in its place.
     """
-    place = address(path, "rwc" if create else "rw")
-    engine = create_engine(
-        "sqlite://",  # a place given here would go through a parser that undoes its quoting
-        creator=lambda: sqlite3.connect(place, uri=True, check_same_thread=False),
-        poolclass=NullPool,
-    )
+    place, like = address(path, "rwc" if create else "rw"), _of_no_file()
+
+    def connect() -> Any:
+        return sqlite3.connect(place, uri=True, check_same_thread=False)
+
+    # statements are compiled once in a process, not once for each store that it opens
+    options = {"compiled_cache": _COMPILED}
+    pool = NullPool(connect, dialect=like.dialect)
+    engine = Engine(pool, like.dialect, like.url, execution_options=options)
 
     @event.listens_for(engine, "connect")
     def _connect(connection: sqlite3.Connection, _record: Any) -> None:
@@ -52,6 +59,14 @@ def make_engine(path: Path, *, create: bool = False) -> Engine:
         immediate = connection.get_execution_options().get("immediate", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
+    return engine
+
+
+@cache
+def _of_no_file() -> Engine:
+    """What all engines have in common: SQLAlchemy's idea of SQLite, which has seen its version."""
+    engine = create_engine("sqlite://", poolclass=NullPool)
+    engine.connect().close()
     return engine
 
 

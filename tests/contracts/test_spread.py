@@ -1,4 +1,4 @@
-"""Tests that share the vLLM server are dealt to one worker."""
+"""Tests that share an engine of vLLM are dealt to one worker."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ def item(file: str, *fixtures: str) -> pytest.Item:
 
 def test_modules_with_the_server_share_a_scope_and_others_have_their_own() -> None:
     assert scope("tests/e2e/test_serving.py") == scope("tests/e2e/test_clients.py") == "served"
-    assert scope("tests/e2e/test_eval.py") == "tests/e2e/test_eval.py"
+    assert scope("tests/e2e/test_eval.py") == "served", "they have the batch engine in common"
+    assert scope("tests/e2e/test_demo.py") == "tests/e2e/test_demo.py"
 
 
-def test_a_test_that_uses_the_server_unseen_fails() -> None:
-    pytest_runtest_setup(item("tests/e2e/test_serving.py", "served"))
-    pytest_runtest_setup(item("tests/e2e/test_eval.py", "tmp_path"))
-    with pytest.raises(pytest.fail.Exception, match="see scope"):
-        pytest_runtest_setup(item("tests/e2e/test_eval.py", "tmp_path", "served"))
+@pytest.mark.parametrize("engine", conftest.ENGINES)
+def test_a_test_that_uses_an_engine_unseen_fails(engine: str) -> None:
+    pytest_runtest_setup(item("tests/e2e/test_serving.py", engine))
+    pytest_runtest_setup(item("tests/e2e/test_demo.py", "tmp_path"))
+    with pytest.raises(pytest.fail.Exception, match="ENGINES"):
+        pytest_runtest_setup(item("tests/e2e/test_demo.py", "tmp_path", engine))
 
 
 def test_a_run_that_goes_on_keeps_its_folder_whatever_day_another_one_sees(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""A real workspace with tiny checkpoints, and one real vLLM server that all end-to-end tests share.
+"""A real workspace with tiny checkpoints, one real vLLM server that all end-to-end tests share, and one
+batch engine.
 
 Starting vLLM takes half a minute on two cores: tests must not start their own without need.
 """
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from stages.engine.inprocess import InProcessEngine
+from stages.eval.run import start_engine
 from stages.gateway.keys import ApiKeys
 from stages.linestate import LineState
 from stages.modelio import checkpoint_meta
@@ -119,3 +122,12 @@ def served(world: World) -> Iterator[World]:
     start_detached(world.workspace)
     yield world
     stop(world.workspace)
+
+
+@pytest.fixture(scope="session")
+def batch(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessEngine]:
+    """The engine of `rtrl eval`, as the stage starts it with settings of no one's own. With whatever weights
+    were asked for last: ask for yours. The last test of `test_inprocess.py` kills it."""
+    workspace = Workspace.create(tmp_path_factory.mktemp("batch") / "ws", "")
+    with start_engine(workspace, world.first.path) as made:
+        yield made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import pytest
 
 from cursorbench.harness.chat import ChatRequest
 from evals.suites.base import TextRequest
-from stages.eval.run import EvalStage, start_engine
+from stages.engine.inprocess import InProcessEngine
+from stages.eval.run import EvalStage
 from stages.eval.subjects import ChatEngine
 from stages.registry.store import Store
 from stages.runner import run_stage
@@ -32,18 +33,15 @@ rerun_share = 0.25
 class OneEngine:
     """The stage's own engine, started once and kept for the next run: a start takes twenty seconds."""
 
-    def __init__(self) -> None:
-        self.started: ChatEngine | None = None
+    def __init__(self, started: InProcessEngine) -> None:
+        self.started = started
 
     def __call__(self, workspace: Workspace, folder: Path) -> ChatEngine:
-        if self.started is None:
-            self.started = start_engine(workspace, folder)
         self.load_weights(folder)
         return self
 
     @property
     def checkpoint_dir(self) -> Path:
-        assert self.started is not None
         return self.started.checkpoint_dir
 
     @checkpoint_dir.setter
@@ -51,37 +49,24 @@ class OneEngine:
         raise NotImplementedError
 
     def chat(self, batch: list[ChatRequest], *, seed: int | None = None) -> list[dict[str, Any]]:
-        assert self.started is not None
         return self.started.chat(batch, seed=seed)
 
     @property
     def context(self) -> int:
-        assert self.started is not None
         return self.started.context
 
     def ranked(self, sequences: Sequence[Sequence[int]]) -> list[list[tuple[float, int]]]:
-        assert self.started is not None
         return self.started.ranked(sequences)
 
     def continued(self, requests: Sequence[TextRequest]) -> list[str]:
-        assert self.started is not None
         return self.started.continued(requests)
 
     def load_weights(self, checkpoint_dir: Path) -> None:
-        assert self.started is not None
         if self.started.checkpoint_dir != checkpoint_dir:
             self.started.load_weights(checkpoint_dir)
 
     def close(self) -> None:
         """What the stage calls at the end of a run."""
-
-
-@pytest.fixture
-def engine() -> Iterator[OneEngine]:
-    made = OneEngine()
-    yield made
-    if made.started is not None:
-        made.started.close()
 
 
 def publish(store: Store, folder: Path, parent: str | None) -> Artifact:
@@ -97,7 +82,7 @@ def publish(store: Store, folder: Path, parent: str | None) -> Artifact:
 
 @pytest.mark.vllm
 @pytest.mark.slow
-def test_two_candidates_against_live(tmp_path: Path, engine: OneEngine) -> None:
+def test_two_candidates_against_live(tmp_path: Path, batch: InProcessEngine) -> None:
     workspace = Workspace.create(tmp_path / "w", SETTINGS)
     store = Store.open(workspace.store_dir)
     seed = write_checkpoint(tmp_path / "seed", seed=0)
@@ -110,7 +95,7 @@ def test_two_candidates_against_live(tmp_path: Path, engine: OneEngine) -> None:
         write_fingerprint(child, parent=seed)
         candidates.append(publish(store, child, live.digest))
 
-    stage = EvalStage(engine)
+    stage = EvalStage(OneEngine(batch))
     first = run_stage(workspace, store, stage, {"checkpoint": candidates[0].digest})
     report = first.outputs["report"]
     assert first.exit_code in (0, 3, 4)

@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +42,13 @@ CALLED: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.fixture(scope="module")
-def engine(world: World) -> Iterator[InProcessEngine]:
-    log = world.workspace.store_dir / "logs" / "eval-engine-auto.log"
-    with InProcessEngine(world.first.path, EngineConfig(), log=log) as made:
-        yield made
+@pytest.fixture
+def engine(world: World, batch: InProcessEngine, monkeypatch: pytest.MonkeyPatch) -> InProcessEngine:
+    """The one that all share, with the weights of `first`; what a request leaves open is vLLM's to say."""
+    monkeypatch.setattr(batch, "sampling", {})
+    if batch.checkpoint_dir != world.first.path:
+        batch.load_weights(world.first.path)
+    return batch
 
 
 def requests() -> list[ChatRequest]:

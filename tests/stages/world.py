@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
+import tempfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,7 @@ from stages.runner import run_stage
 from stages.spool import SpoolWriter, Tokens
 from stages.stage import Output
 from stages.vault import Vault
-from stages.workspace import Workspace
+from stages.workspace import SETTINGS_FILE, Workspace
 
 HOUR = 3_600_000
 T0 = 1_800_000_000_000  # ms
@@ -29,26 +32,25 @@ class World:
     """One workspace. Times are ms after T0; the generation `id` is also its text's seed."""
 
     def __init__(self, root: Path, settings: str = '[collect]\nclock = "events"\n') -> None:
-        self.root = root
-        self.workspace = Workspace.create(root / "ws", settings)
-        self.store = Store.open(self.workspace.store_dir)
-        self.vault = Vault.create(self.workspace.keys_dir)
-        self.writer = SpoolWriter(self.workspace.spool_dir, self.vault, fsync_ms=1.0)
-        self.live = self.checkpoint()
-        self.store.move_alias("auto", "live", self.live, reason="test", by="test")
-        self.store.move_alias("auto", "anchor", self.live, reason="test", by="test")
-        self.events_sent = 0
+        self.root, self.events_sent = root, 0
+        template, self.live = _with_a_checkpoint()
+        shutil.copytree(template, root, dirs_exist_ok=True)
+        (root / "ws" / SETTINGS_FILE).write_text(settings, encoding="utf-8")
+        self._open()
 
     def copied(self, root: Path) -> World:
         """This world, which is closed, once more in a folder that is not there yet."""
         shutil.copytree(self.root, root)
         copy = World.__new__(World)
         copy.root, copy.live, copy.events_sent = root, self.live, self.events_sent
-        copy.workspace = Workspace(root / "ws")
-        copy.store = Store.open(copy.workspace.store_dir)
-        copy.vault = Vault.open(copy.workspace.keys_dir)
-        copy.writer = SpoolWriter(copy.workspace.spool_dir, copy.vault, fsync_ms=1.0)
+        copy._open()
         return copy
+
+    def _open(self) -> None:
+        self.workspace = Workspace(self.root / "ws")
+        self.store = Store.open(self.workspace.store_dir)
+        self.vault = Vault.create(self.workspace.keys_dir)
+        self.writer = SpoolWriter(self.workspace.spool_dir, self.vault, fsync_ms=1.0)
 
     def checkpoint(
         self,
@@ -142,3 +144,18 @@ class World:
     def close(self) -> None:
         self.writer.close()
         self.vault.close()
+
+
+@cache
+def _with_a_checkpoint() -> tuple[Path, str]:
+    """What each world is a copy of, made once in a process, and the digest that is live in it."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    made = World.__new__(World)
+    made.root = folder / "world"
+    made.workspace = Workspace.create(made.root / "ws", "")
+    made.store = Store.open(made.workspace.store_dir)
+    live = made.checkpoint()
+    for name in ("live", "anchor"):
+        made.store.move_alias("auto", name, live, reason="test", by="test")
+    return made.root, live

@@ -11,7 +11,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +56,8 @@ class Line(World):
 
     def __init__(self, folder: Path, settings: str = "") -> None:
         super().__init__(folder, settings)
-        self.random, self.before = np.random.default_rng(3), History()
-        for at in range(11):
-            self.before = update(self.before, self.lived(at)).history
-        assert not self.before.alarms
+        self.before, random = quiet(self.live)
+        self.random = deepcopy(random)
 
     def lived(self, at: int, line: str = "auto", **moved: float) -> Cycle:
         return replace(made(at * HOUR, self.random, **moved), checkpoint=self.live, line=line)
@@ -77,6 +77,16 @@ class Line(World):
 
     def refused(self, candidate: Any, workspace: Workspace | None = None, line: str = "auto") -> Any:
         return alarmed(workspace or self.workspace, self.store, candidate, self.store.alias(line, "live"))
+
+
+@cache
+def quiet(live: str) -> tuple[History, np.random.Generator]:
+    """Eleven cycles of a checkpoint, and the numbers after those that they were drawn from."""
+    random, history = np.random.default_rng(3), History()
+    for at in range(11):
+        history = update(history, replace(made(at * HOUR, random), checkpoint=live, line="auto")).history
+    assert not history.alarms
+    return history, random
 
 
 @pytest.fixture

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -22,7 +19,7 @@ from tests.stages.train.test_update import make_batch, scored
 from tests.stages.train.tiny import tiny_model
 from tests.stages.train.world import TrainWorld
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "rtrl_cli.main"]
+TORCHRUN = ("torch.distributed.run", "--nproc-per-node", "2", "-m", "rtrl_cli.main")
 
 
 def arguments(world: TrainWorld, *options: str) -> tuple[str, ...]:
@@ -38,9 +35,8 @@ def far_apart(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> f
 def test_two_processes_of_torchrun_train_what_one_does_and_one_of_them_publishes(world: TrainWorld) -> None:
     world.experience(world.episodes(24))
     alone = world.train("train.micro_batch_tokens=16")
-    command = [*TORCHRUN, *arguments(world, "--set", "train.micro_batch_tokens=16")]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    options = arguments(world, "--set", "train.micro_batch_tokens=16")
+    done = processes.python(*TORCHRUN, *options, env={"GLOO_SOCKET_IFNAME": "lo"})
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["metrics"]["processes"] == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +36,18 @@ def told(world: TrainWorld, count: int, *, seed: int = 0, turns: int = 1, prefix
     return episodes
 
 
-@pytest.fixture
-def moe_world(tmp_path: Path) -> TrainWorld:
-    """A workspace whose live checkpoint has experts."""
-    world = TrainWorld(tmp_path / "world")
+@pytest.fixture(scope="module")
+def _with_experts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    world = TrainWorld(tmp_path_factory.mktemp("experts") / "world")
     world.promote(world.checkpoint(0, model=moe_model(0)).digest)
     world.store.move_alias("auto", "anchor", world.live, reason="test", by="test")
-    return world
+    return world.root
+
+
+@pytest.fixture
+def moe_world(_with_experts: Path, tmp_path: Path) -> TrainWorld:
+    """A workspace whose live checkpoint has experts, copied from one that is made once."""
+    return TrainWorld(Path(shutil.copytree(_with_experts, tmp_path / "world")))
 
 
 def lines(world: TrainWorld, run_id: str, event: str) -> list[dict[str, Any]]:
@@ -144,9 +150,8 @@ def test_wrong_lengths_are_quarantined(moe_world: TrainWorld) -> None:
     assert batch["masked_tokens"] == {"quarantined_generations": 2}
 
 
-def test_a_killed_update_goes_on_to_the_same_weights(tmp_path: Path) -> None:
-    world = TrainWorld(tmp_path / "world")
-    world.promote(world.checkpoint(0, model=moe_model(0)).digest)
+def test_a_killed_update_goes_on_to_the_same_weights(moe_world: TrainWorld, tmp_path: Path) -> None:
+    world = moe_world
     batch = _batch(world)
     coefficient = np.random.default_rng(0).standard_normal(batch.tokens).astype(np.float32)
     data = TokenData(batch.logged, batch.logged, None, coefficient, batch.tokens / 3)
