@@ -30,6 +30,7 @@ from cursorbench.sessions.reading import table_of, text_of
 
 _Told = tuple[Record, Place]
 _CALLS = 256  # calls whose span did not come yet; the oldest is told then
+_MESSAGES = 4096  # of one call; so many are told then
 _SPANS = 4096  # spans whose messages did not come yet; the oldest are forgotten
 _LAST = ("gen_ai.choice", "gen_ai.content.completion", DETAILS)
 
@@ -39,11 +40,12 @@ class Pieces:
 
     def __init__(self) -> None:
         self._held: OrderedDict[tuple[str, str], list[_Told]] = OrderedDict()
+        self._answered: set[tuple[str, str]] = set()  # of those held
         self._spans: OrderedDict[tuple[str, str], _Told] = OrderedDict()
 
     def whole(self, span: Record) -> Record:
         """A span with the messages of its call that came before it."""
-        return _with(span, self._held.pop(_key(span), []))
+        return _with(span, self._taken(_key(span)))
 
     def later(self, span: Record, place: Place) -> None:
         """Notes a span of a call whose messages stand behind it."""
@@ -54,22 +56,28 @@ class Pieces:
     def add(self, record: Record, place: Place) -> Iterator[_Told]:
         """Takes a log record that is a message; gives what is whole with it, or has waited long enough."""
         key, last = _key(record), _is_last(record)
-        if record.name not in _LAST and any(_is_last(one) for one, _ in self._held.get(key, ())):
-            yield _alone(self._held.pop(key))  # the span is of several calls
+        several = record.name not in _LAST and key in self._answered  # the span is of several calls
+        if several or len(self._held.get(key, ())) >= _MESSAGES:
+            yield _alone(self._taken(key))
         self._held.setdefault(key, []).append((record, place))
+        if last:
+            self._answered.add(key)
         if last and key in self._spans:
             span, where = self._spans.pop(key)
-            yield _with(span, self._held.pop(key)), where
+            yield _with(span, self._taken(key)), where
         elif last and not record.span:
-            yield _alone(self._held.pop(key))
+            yield _alone(self._taken(key))
         elif len(self._held) > _CALLS:
-            yield _alone(self._held.popitem(last=False)[1])
+            yield _alone(self._taken(next(iter(self._held))))
 
     def rest(self) -> Iterator[_Told]:
         """Those whose span did not come."""
-        for held in self._held.values():
-            yield _alone(held)
-        self._held.clear()
+        for key in list(self._held):
+            yield _alone(self._taken(key))
+
+    def _taken(self, key: tuple[str, str]) -> list[_Told]:
+        self._answered.discard(key)
+        return self._held.pop(key, [])
 
 
 def is_piece(record: Record) -> bool:

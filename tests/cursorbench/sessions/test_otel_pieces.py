@@ -146,3 +146,16 @@ def test_calls_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(otel_pieces, "_SPANS", 1)
     items = read(tmp_path / "otlp.jsonl", *SHAPES["before their span"][:3], *SHAPES["behind all spans"])
     assert Counter(type(one).__name__ for one in items) == TOLD
+
+
+def test_many_messages_of_a_call_that_was_not_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each was held against all before it: 100,000 took a quarter of an hour."""
+    asked: list[object] = []
+    monkeypatch.setattr(otel_pieces, "_MESSAGES", 8)
+    monkeypatch.setattr(otel_pieces, "_is_last", lambda record: bool(asked.append(record)))
+    lines = [log("gen_ai.user.message", {}, {"content": f"words {n}"}, spanId="s") for n in range(50)]
+    items = read(tmp_path / "otlp.jsonl", *lines)
+    assert [one.text for one in items if isinstance(one, UserTurn)] == [f"words {n}" for n in range(50)]
+    assert len(asked) == 50
