@@ -98,7 +98,10 @@ def said(record: Record) -> tuple[list[Message], list[Message]]:
     more, last = list[Message](), list[Message]()
     for event in [*listed(record), *record.events]:
         found, then = texts(event.attributes) if event.name == DETAILS else _one_side(event)
-        more, last = ([*more, *last, *found], then) if found else (more, [*last, *then])
+        if found:  # what was answered before is of what was asked now
+            more += [*last, *found]
+            last = []
+        last += then
     return asked or more, answers or last
 
 
