@@ -66,7 +66,6 @@ def run(arguments: Sequence[str], *, debug: bool = False) -> int:
     """
     started = time.monotonic()
     line.work_on(None)
-    be_quiet(False)
     try:
         done = early.begin(arguments)
         from rtrl_cli.app import call
@@ -81,6 +80,8 @@ def run(arguments: Sequence[str], *, debug: bool = False) -> int:
     except BaseException as error:  # noqa: BLE001  the one place where a bug, or a panic, becomes an exit status
         known = _of_the_user(error, arguments)
         return _failed(arguments, known or error, known.code if known else 1, started, debug=debug)
+    finally:
+        be_quiet(False)  # it was said of this command
     return code
 
 

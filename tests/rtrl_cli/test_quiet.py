@@ -10,6 +10,7 @@ import pytest
 from rtrl_cli.commands import monitor
 from rtrl_cli.lazy import TABLE, load
 from rtrl_cli.main import run
+from rtrl_cli.output import is_quiet
 from stages.cycle.result import CycleResult
 from stages.errors import StoreError
 from stages.init import init_bare
@@ -37,6 +38,7 @@ def test_only_errors_are_left(
     assert capsys.readouterr().err == ""
     assert run(["show", "checkpoint@v9", *where, "-q"]) == 5
     assert "error: " in capsys.readouterr().err
+    assert not is_quiet(), "it is said of one command"
 
 
 def test_warnings_of_verify_and_of_a_cycles_monitor_are_no_errors(
