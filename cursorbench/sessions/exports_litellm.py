@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from cursorbench.sessions.reading import parsed, table_of, text_of
+from cursorbench.sessions.reading import json_value, table_of, text_of
 
 TRACE = "litellm_trace_id"  # by which `openai_log` knows such a name
 NO_TEXTS = "LiteLLM kept no prompts in its spend logs (store_prompts_in_spend_logs)"
@@ -56,5 +56,5 @@ def untold(row: dict[str, Any]) -> str:
 
 def _value(value: object) -> object:
     """What a column holds, which some exports write as text."""
-    found = parsed(value.encode(errors="replace")) if isinstance(value, str) else value
+    found = json_value(value)
     return value if isinstance(found, str) else found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
+from cursorbench.sessions.reading import json_value, list_of, table_of, text_of
 from cursorbench.sessions.records import first_text, json_text
 
 FIELDS = {"function_name", "variant_name", "episode_id", "input", "output"}
@@ -18,7 +18,7 @@ FIELDS = {"function_name", "variant_name", "episode_id", "input", "output"}
 
 def call(row: dict[str, Any]) -> dict[str, Any]:
     """An inference as a logged request; its model is called as in answers of the gateway's OpenAI API."""
-    asked, given = table_of(_value(row["input"])), _value(row["output"])
+    asked, given = table_of(json_value(row["input"])), json_value(row["output"])
     system = asked.get("system")
     said = [{"role": "system", "content": json_text(system)}] if system else []
     said += [_message(one) for one in map(table_of, list_of(asked.get("messages")))]
@@ -59,8 +59,3 @@ def _block(block: dict[str, Any]) -> dict[str, Any]:
             told = (block.get(name) for name in ("text", "arguments", "value"))
             return {"type": "text", "text": json_text(next((one for one in told if one is not None), ""))}
     return block
-
-
-def _value(value: object) -> object:
-    """What a column holds, which ClickHouse has as text."""
-    return parsed(value.encode(errors="replace")) if isinstance(value, str) else value

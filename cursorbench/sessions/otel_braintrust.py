@@ -10,7 +10,7 @@ from typing import Any
 
 from cursorbench.sessions.items import Feedback, Place
 from cursorbench.sessions.otlp import Record
-from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
+from cursorbench.sessions.reading import json_value, list_of, table_of, text_of
 from cursorbench.sessions.records import number
 
 _ATTRIBUTES, _SCORES = "braintrust.span_attributes", "braintrust.scores"
@@ -24,26 +24,22 @@ def asked(told: dict[str, Any]) -> object:
 def answered(told: dict[str, Any]) -> object:
     """The messages that it answered, which may stand in OpenAI's choices."""
     given = told.get("braintrust.output_json", told.get("braintrust.output")) if _is_call(told) else None
-    choices = list_of(_value(given))
+    choices = list_of(json_value(given))
     return [table_of(one).get("message", one) for one in choices] if choices else given
 
 
 def model(told: dict[str, Any]) -> str:
     """The model that its metadata names."""
-    return text_of(table_of(_value(told.get("braintrust.metadata"))).get("model"))
+    return text_of(table_of(json_value(told.get("braintrust.metadata"))).get("model"))
 
 
 def scores(record: Record, session: str, place: Place) -> Iterator[Feedback]:
     """What scorers said of the span; of other values than numbers Braintrust takes none."""
     target = text_of(record.attributes.get("gen_ai.response.id")) or record.span
-    for name, score in table_of(_value(record.attributes.get(_SCORES))).items():
+    for name, score in table_of(json_value(record.attributes.get(_SCORES))).items():
         if (value := number(score)) is not None:
             yield Feedback(session=session, at=record.at, place=place, name=name, target=target, value=value)
 
 
 def _is_call(told: dict[str, Any]) -> bool:
-    return table_of(_value(told.get(_ATTRIBUTES))).get("type") == "llm"
-
-
-def _value(value: object) -> object:
-    return parsed(value.encode(errors="replace")) if isinstance(value, str) else value
+    return table_of(json_value(told.get(_ATTRIBUTES))).get("type") == "llm"

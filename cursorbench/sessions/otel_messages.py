@@ -22,7 +22,7 @@ from cursorbench.sessions import otel_whole as whole
 from cursorbench.sessions.chat import Message, message_of
 from cursorbench.sessions.items import Quarantined
 from cursorbench.sessions.otlp import Record, event_of, exported
-from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
+from cursorbench.sessions.reading import json_value, list_of, parsed, table_of, text_of
 from cursorbench.sessions.records import json_text, records
 
 DETAILS = "gen_ai.client.inference.operation.details"
@@ -289,6 +289,6 @@ def with_text(path: Path) -> Iterator[Record]:
 def listed(record: Record) -> list[Record]:
     """Message events that a span has as one attribute of JSON, `events` (Logfire, Pydantic AI)."""
     told = record.attributes.get("events")
-    entries = list_of(parsed(told.encode(errors="replace")) if isinstance(told, str) else told)
+    entries = list_of(json_value(told))
     names = [(text_of(one.get("event.name")), one) for one in entries if isinstance(one, dict)]
     return [event_of(record, name, one, record.at) for name, one in names if name in ROLES]

@@ -135,6 +135,11 @@ def parsed(data: bytes) -> Any:
     return "not a JSON object" if isinstance(value, str) else value
 
 
+def json_value(value: object) -> Any:
+    """The value of a field that some writers have as text of JSON; what is no text is it already."""
+    return parsed(value.encode(errors="replace")) if isinstance(value, str) else value
+
+
 def milliseconds(value: object) -> int | None:
     """Milliseconds since the epoch of what logs call a time; None for what is none.
 
