@@ -12,7 +12,8 @@ __all__ = ["REPLACE", "SEARCH"]
 # Aider's own command line, from its first name: from each of many it would take hours
 CALLED = re.compile(r"^(?>[^\n]*?\baider\b)[^\n]* (?:--message|--msg|-m)(?=[ =\n]|$)")
 VERSION = re.compile(r"^Aider v(\S+)")
-MODEL = re.compile(r"^(?:Main model|Models?): ([^\s⚡]+)")  # a mark of prompt caching stood behind it once
+# a mark of prompt caching stood behind it once; a command that was run may tell of models too
+MODEL = re.compile(r"^(?:Main model|Models?): ([^\s⚡]+)(?=.* edit format|$)")
 EDITOR = re.compile(r"^Editor model: ([^\s⚡]+)")  # answers what the architect hands on
 FOLDER = re.compile(r"^Git working dir: (.+)$")
 APPLIED = re.compile(r"^Applied edit to (.+)$")

@@ -61,6 +61,20 @@ def test_a_session_with_an_edit_a_commit_and_an_undo(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("told", "model"),
+    [
+        ("Model: gpt-4", "gpt-4"),
+        ("Models: m-2 with ask edit format, weak model m-3", "m-2"),
+        ("Models: ['m-2', 'm-3']", "m-1"),
+        ("Model: ResNet with 50 layers", "m-1"),
+    ],
+)
+def test_a_model_is_told_by_aider_and_not_by_a_commands_output(tmp_path: Path, told: str, model: str) -> None:
+    text = START + ABOUT + "\n" + typed("/run it") + f"> {told}  \n\n" + typed("go") + "\nSure.\n"
+    assert [item.model for item in items(tmp_path, text) if isinstance(item, AgentTurn)] == [model]
+
+
 WAS_RESET = "was reset and removed from git."
 
 
