@@ -5,7 +5,7 @@
                            adapter: of its base, absent when the base checkpoint has them
     adapter.safetensors    float32 LoRA adapter and the digest of its base, when one is trained
     optimizer.safetensors  Adam's moments; optional
-    consumed.parquet       ids of the episodes trained on in this ancestry
+    consumed.parquet       the episodes trained on in this ancestry, see `consumed.py`
 
 Written by `init`, `distill` (which changes the small state and carries the files) and `train`.
 Not here: what the numbers mean. `latency`, `stabiliser` and `monitors` belong to the stages that fill them.
@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
 
 from cursorbench.files import write_whole
+from stages.consumed import CONSUMED_FILE
 from stages.errors import IntegrityError
 
 SCHEMA: Final = "rtrl-line-state/1"
@@ -30,7 +30,6 @@ Masters = Literal["checkpoint", "masters.safetensors", "adapter.safetensors"]
 MASTERS_FILE: Final = "masters.safetensors"
 ADAPTER_FILE: Final = "adapter.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
-CONSUMED_FILE = "consumed.parquet"
 CARRIED_FILES = (MASTERS_FILE, ADAPTER_FILE, OPTIMIZER_FILE, CONSUMED_FILE)
 
 
@@ -45,6 +44,7 @@ class LineState(msgspec.Struct, kw_only=True):
     """`state.json`. `baselines` is keyed by the reward (`rewarded.py`), then stratum; "*" is the whole line.
 
     `line` is whose windows are in `stabiliser` and `monitors`; "" before the first, and in old ones.
+    From the generation `consumed_from` on all episodes that were trained on are listed; 0: all there were.
     """
 
     schema: Literal["rtrl-line-state/1"] = SCHEMA
@@ -54,6 +54,7 @@ class LineState(msgspec.Struct, kw_only=True):
     monitors: dict[str, Any] = {}
     line: str = ""
     masters: Masters = "checkpoint"
+    consumed_from: int = 0
 
     @classmethod
     def load(cls, folder: Path) -> LineState:
@@ -83,36 +84,6 @@ class LineState(msgspec.Struct, kw_only=True):
                     _link_or_copy(carry / name, folder / name)
         content = msgspec.json.format(msgspec.json.encode(self, order="deterministic"), indent=1)
         write_whole(folder / STATE_FILE, content + b"\n")
-
-
-def consumed_episodes(folder: Path) -> set[str]:
-    """Ids of the episodes trained on in the ancestry of the line state in `folder`; empty without a file.
-
-    Raises IntegrityError when the file cannot be read.
-    """
-    path = folder / CONSUMED_FILE
-    if not path.is_file():
-        return set()
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        column = pyarrow.parquet.read_table(path, columns=["episode_id"]).column("episode_id")
-    except (pyarrow.ArrowException, KeyError) as error:
-        raise IntegrityError(f"{path} cannot be read: {error}", hint="rtrl verify --full") from error
-    return set(column.to_pylist())
-
-
-def write_consumed(folder: Path, episode_ids: Iterable[str]) -> None:
-    """Write `folder/consumed.parquet`: the ids in order, each once. The same ids give the same bytes."""
-    import pyarrow
-    import pyarrow.parquet
-
-    ids = pyarrow.array(sorted(set(episode_ids)), type=pyarrow.string())
-    sink = pyarrow.BufferOutputStream()
-    table = pyarrow.table({"episode_id": ids})
-    pyarrow.parquet.write_table(table, sink, compression="zstd", use_dictionary=False)
-    write_whole(folder / CONSUMED_FILE, sink.getvalue().to_pybytes())
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

@@ -211,9 +211,10 @@ def _read(
         "collect.holdback=false",
         f"collect.max_lag={lag}",
     ]
+    look = CollectStage(to_train=False)
     try:
         collected = run_stage(
-            workspace, scratch, CollectStage(), [checkpoint.digest], settings, force=True, progress=progress
+            workspace, scratch, look, [checkpoint.digest], settings, force=True, progress=progress
         )
     except (InconclusiveError, InputMissingError):  # nothing is mature, or nothing was captured at all
         return _Episodes([], [], [], []), {name: [] for name in _NAMES}, None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +27,9 @@ from stages.collect.older import refuse_older
 from stages.collect.outcome import outcome
 from stages.collect.scan import Scan
 from stages.collect.seal import Sealer
+from stages.consumed import consumed_among, reach
 from stages.errors import InconclusiveError, InputMissingError, UsageError
-from stages.linestate import consumed_episodes
+from stages.linestate import LineState
 from stages.populations import Whose, require_line, whose
 from stages.records import HOLDBACK, LIVE
 from stages.refs import line_state_named
@@ -46,9 +47,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class CollectStage:
-    """See the module. Inputs: the live checkpoint and its line state; none for session logs."""
+    """See the module. Inputs: the live checkpoint and its line state; none for session logs.
+
+    Attributes:
+        to_train: False to look at episodes alone: from any distance, see `stages/consumed.py`.
+    """
 
     source: Source | None = None
+    to_train: bool = True
     name: str = "collect"
     config: type[BaseModel] = CollectConfig
     takes: tuple[Kind, ...] = ("checkpoint", "line_state")
@@ -148,7 +154,7 @@ class CollectStage:
             spool.heal()
             mine = Whose.of(extra.get("whose"), ctx.workspace.settings.workspace.line)
             found, damages = self._found(ctx, spool, mine, first, last)
-            rules = _rules(config, found, ctx.store, inputs, extra.get("no_train", ()))
+            rules = self._rules(config, found, ctx.store, inputs, extra.get("no_train", ()))
             gone = forgotten(found, spool.dir, vault)
             decided = planning.plan(found, rules, extra["now"], gone)
             _refuse_too_few(config, found, decided, rules)
@@ -165,7 +171,35 @@ class CollectStage:
         finally:
             vault.close()
             spool.close()
-        return outcome(config, found, decided, sealer, extra, live, damages, followed)
+        told = outcome(config, found, decided, sealer, extra, live, damages, followed)
+        return _with_reach(told, config, rules)
+
+    def _rules(
+        self,
+        config: CollectConfig,
+        found: Scan,
+        store: Store,
+        inputs: Mapping[str, Artifact],
+        no_train: Iterable[str],
+    ) -> planning.Rules:
+        live, state = inputs["checkpoint"], inputs["line_state"].path
+        max_lag = reach(LineState.load(state), live, config.max_lag) if self.to_train else config.max_lag
+        lags: dict[str, int | None] = {}
+        for digest in {digest for digests in found.samplers for digest in digests}:
+            try:
+                lags[digest] = store.lag(digest, live.digest)
+            except InputMissingError:
+                lags[digest] = None
+        return planning.Rules(
+            arms=frozenset((LIVE, HOLDBACK) if config.arm == LIVE and config.holdback else (config.arm,)),
+            max_lag=max_lag,
+            horizon_ms=_horizon_ms(config),
+            lags=lags,
+            consumed=frozenset(consumed_among(state, found.episodes)),
+            after_live=frozenset(d for d, away in lags.items() if away and live.digest in store.ancestors(d)),
+            no_train=frozenset(no_train),
+            most=config.max_episodes,
+        )
 
     def _found(
         self, ctx: RunContext, spool: Spool, mine: Whose, first: int, last: int
@@ -209,26 +243,14 @@ def _horizon_ms(config: CollectConfig) -> int:
     return int(1000 * (config.horizon_s + grace))
 
 
-def _rules(
-    config: CollectConfig, found: Scan, store: Store, inputs: Mapping[str, Artifact], no_train: Iterable[str]
-) -> planning.Rules:
-    live = inputs["checkpoint"].digest
-    lags: dict[str, int | None] = {}
-    for digest in {digest for digests in found.samplers for digest in digests}:
-        try:
-            lags[digest] = store.lag(digest, live)
-        except InputMissingError:
-            lags[digest] = None
-    return planning.Rules(
-        arms=frozenset((LIVE, HOLDBACK) if config.arm == LIVE and config.holdback else (config.arm,)),
-        max_lag=config.max_lag,
-        horizon_ms=_horizon_ms(config),
-        lags=lags,
-        consumed=frozenset(consumed_episodes(inputs["line_state"].path)),
-        after_live=frozenset(d for d, away in lags.items() if away and live in store.ancestors(d)),
-        no_train=frozenset(no_train),
-        most=config.max_episodes,
+def _with_reach(told: Outcome, config: CollectConfig, rules: planning.Rules) -> Outcome:
+    if rules.max_lag == config.max_lag:
+        return told
+    warning = (
+        f"collect.max_lag is {config.max_lag}, but what was trained on is known for the last "
+        f"{count(rules.max_lag, 'checkpoint')} only: what older ones sampled is left behind (lag)"
     )
+    return replace(told, warnings=[*told.warnings, warning])
 
 
 def _refuse_too_few(

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stages import schemas
+from stages.consumed import consumed_among
 from stages.errors import IntegrityError
-from stages.linestate import consumed_episodes
 from stages.registry import exports
 from stages.registry.exports import Export
 from stages.registry.lineage import above
@@ -171,8 +171,8 @@ def _trained_on(
     after = next((one for one in store.outputs_of(run.id) if one.kind == "line_state"), None)
     before = inputs.get("line_state")
     if after is not None and before is not None and after.path.is_dir() and before.path.is_dir():
-        taken = consumed_episodes(after.path) - consumed_episodes(before.path)
-        count = len(taken & (known if offered is None else offered))
+        theirs = known if offered is None else offered
+        count = len(consumed_among(after.path, theirs) - consumed_among(before.path, theirs))
         return (count, "") if count else None
     if offered is None:
         return None, NOT_KNOWN

@@ -5,13 +5,14 @@ Not here: publishing (the runner), the delta to the parent (`delta.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from stages import modelio, served_fingerprint
+from stages.consumed import generation_of, listed_from, write_consumed
 from stages.errors import UsageError
 from stages.linestate import (
     ADAPTER_FILE,
@@ -20,8 +21,6 @@ from stages.linestate import (
     Baseline,
     LineState,
     Masters,
-    consumed_episodes,
-    write_consumed,
 )
 from stages.stage import Artifact, Output, RunContext
 from stages.train import adapter
@@ -58,8 +57,7 @@ def write_checkpoint(
     if head is not None:
         write_head(head, folder, config.export_dtype)
     served_fingerprint.write_fingerprint(folder, parent=above)
-    generation = int(parent.meta.get("generation", 0)) + 1
-    meta = modelio.checkpoint_meta(folder, parent=parent.digest, generation=generation)
+    meta = modelio.checkpoint_meta(folder, parent=parent.digest, generation=generation_of(parent) + 1)
     published = as_delta(folder, parent, ctx.store, config.delta_chain)
     ctx.log.write("train.weights", **published.as_dict())
     return Output("checkpoint", meta, published.base), published
@@ -81,7 +79,7 @@ def refuse_unmoved(finished: Finished, folder: Path, config: TrainConfig) -> Non
 
 def write_line_state(
     finished: Finished,
-    before: Artifact,
+    inputs: Mapping[str, Artifact],
     out_dir: Path,
     *,
     baselines: dict[str, dict[str, Baseline]],
@@ -89,18 +87,21 @@ def write_line_state(
     moments: Moments | None,
     config: TrainConfig,
 ) -> Output:
-    """Write `out_dir/line_state`: the state `before` with what this update changed.
+    """Write `out_dir/line_state`: of `inputs` the parent's line state with what this update changed.
 
     `baselines` is the whole table by reward; `consumed` are the episodes of this update; no
     file of moments is written for None.
     """
+    parent, before = inputs["parent"], inputs["line_state"]
     folder = out_dir / LINE_STATE
     folder.mkdir(parents=True)
     masters = _write_masters(finished, folder, config)
     if moments is not None:
         write_moments(folder / OPTIMIZER_FILE, moments)
-    write_consumed(folder, consumed_episodes(before.path) | set(consumed))
-    state = msgspec.structs.replace(LineState.load(before.path), baselines=baselines, masters=masters)
+    state, since = LineState.load(before.path), listed_from(parent, config.max_lag)
+    write_consumed(folder, consumed, generation=generation_of(parent), before=before.path, since=since)
+    since = max(state.consumed_from, since)
+    state = msgspec.structs.replace(state, baselines=baselines, masters=masters, consumed_from=since)
     state.save(folder)
     base = finished.adapted.base if finished.adapted is not None else None  # kept as long as this is
     return Output("line_state", {"checkpoint": f"output:{CHECKPOINT}", "stage": "train"}, base=base)

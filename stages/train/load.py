@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stages.consumed import consumed_among, reach
 from stages.errors import InconclusiveError, InputMissingError
-from stages.linestate import consumed_episodes
+from stages.linestate import LineState
 from stages.tokens import load_episodes, load_sequences
 from stages.train.batch import Batch, build_batch
 from stages.train.config import TrainConfig
@@ -47,14 +48,16 @@ def load_batch(
     def lag_of(checkpoint: str) -> int | None:
         return store.lag(checkpoint, parent.digest) if store.is_committed(checkpoint) else None
 
+    episodes = [each for each in load_episodes(experience) if only in ("", each.episode_id)]
+    state = inputs["line_state"].path
     vault = Vault.open(workspace.keys_dir)
     try:
         batch = build_batch(
-            [each for each in load_episodes(experience) if only in ("", each.episode_id)],
+            episodes,
             load_sequences(experience, store, vault, on_forgotten=forgotten.add, on_quarantine=quarantine),
-            consumed=consumed_episodes(inputs["line_state"].path),
+            consumed=consumed_among(state, (each.episode_id for each in episodes)),
             lag_of=lag_of,
-            max_lag=config.max_lag,
+            max_lag=reach(LineState.load(state), parent, config.max_lag),
             lost=lambda episode_id: "forgotten" if episode_id in forgotten else "quarantined",
         )
     finally:

@@ -237,7 +237,7 @@ class Phases:
         export.refuse_unmoved(finished, out_dir / export.CHECKPOINT, self.config)
         state = export.write_line_state(
             finished,
-            self.before,
+            {"parent": self.parent, "line_state": self.before},
             out_dir,
             baselines={**self.state.baselines, self.rewarded_by: table},
             consumed=[episode.episode_id for episode in episodes],

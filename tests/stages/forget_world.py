@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow.parquet as pq
 from pydantic import BaseModel
 
+from stages.consumed import write_consumed
 from stages.distill.run import STAGE as DISTILL
 from stages.errors import IntegrityError
-from stages.linestate import LineState, consumed_episodes, write_consumed
+from stages.linestate import LineState
 from stages.registry import migrate
 from stages.registry.store import Store
 from stages.spool import Spool
@@ -55,12 +56,12 @@ class Train:
         out_dir: Path,
         ctx: RunContext,
     ) -> Outcome:
-        before = consumed_episodes(inputs["line_state"].path)
         new = {one.episode_id for one in load_episodes(inputs["experience"]) if one.trainable}
         (out_dir / "checkpoint").mkdir(parents=True)
         (out_dir / "checkpoint" / "weights").write_text(f"{ctx.run_id}")
         LineState().save(out_dir / "line_state")
-        write_consumed(out_dir / "line_state", before | new)
+        before = inputs["line_state"].path
+        write_consumed(out_dir / "line_state", new, generation=0, before=before)
         meta = {"parent": inputs["parent"].digest}
         state = Output("line_state", {"checkpoint": "output:checkpoint", "stage": "train"})
         return Outcome(outputs={"checkpoint": Output("checkpoint", meta), "line_state": state})

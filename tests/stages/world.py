@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from stages.collect.run import STAGE as COLLECT
+from stages.consumed import CONSUMED_FILE, write_consumed
 from stages.gateway.key_file import FILE, ApiKey, encoded, replace
-from stages.linestate import LineState, write_consumed
+from stages.linestate import LineState
 from stages.records import Event, Generation, Sampling, Span
 from stages.registry.store import Store
 from stages.result import StageResult
@@ -26,6 +28,12 @@ from stages.workspace import SETTINGS_FILE, Workspace
 
 HOUR = 3_600_000
 T0 = 1_800_000_000_000  # ms
+
+
+def consumed_episodes(state: Path) -> set[str]:
+    """Ids of all episodes that a line state lists as trained on."""
+    path = state / CONSUMED_FILE
+    return set(pq.read_table(path)["episode_id"].to_pylist()) if path.is_file() else set()
 
 
 class World:
@@ -58,6 +66,7 @@ class World:
         consumed: Sequence[str] = (),
         state: LineState | None = None,
         line: str = "auto",
+        generation: int = 0,
     ) -> str:
         """Publish a checkpoint with its line state; returns its digest."""
         source = self.root / f"checkpoint-{len(list(self.root.glob('checkpoint-*')))}"
@@ -65,9 +74,10 @@ class World:
         (source / "hf" / "config.json").write_text(f'{{"name": "{source.name}"}}')
         (state or LineState()).save(source / "state")
         if consumed:
-            write_consumed(source / "state", consumed)
+            write_consumed(source / "state", consumed, generation=0)
+        meta = {"parent": parent, **({"generation": generation} if generation else {})}
         outputs = {
-            "checkpoint": (Output("checkpoint", {"parent": parent}), source / "hf"),
+            "checkpoint": (Output("checkpoint", meta), source / "hf"),
             "line_state": (
                 Output("line_state", {"checkpoint": "output:checkpoint", "stage": "init"}),
                 source / "state",

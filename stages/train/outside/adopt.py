@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stages.consumed import consumed_among
 from stages.errors import IntegrityError, UsageError
-from stages.linestate import Baseline, LineState, consumed_episodes
+from stages.linestate import Baseline, LineState
 from stages.rewarded import rewarded_by
 from stages.stage import Artifact, Outcome, Output, RunContext
 from stages.tokens import ExperienceEpisode, load_episodes
@@ -132,7 +133,7 @@ def import_checkpoint(
     new, again = _consumed(inputs)
     state = export.write_line_state(
         Finished(model),
-        before,
+        inputs,
         out_dir,
         baselines=_baselines(inputs, new, before, config, extra.get("shared_keys", ())),
         consumed=[episode.episode_id for episode in new],
@@ -186,19 +187,14 @@ def _moved(child: Path, folder: Path, parent: Artifact) -> dict[str, Any]:
 
 def _consumed(inputs: Mapping[str, Artifact]) -> tuple[list[ExperienceEpisode], int]:
     """Trainable episodes of what --consumed names, each once, and how many the ancestry had had before."""
-    before = consumed_episodes(inputs["line_state"].path)
     found: dict[str, ExperienceEpisode] = {}
-    again = 0
     for experience in _experiences(inputs):
         for episode in load_episodes(experience):
             known = episode.reward is not None and math.isfinite(episode.reward)
-            if not episode.trainable or not known or episode.episode_id in found:
-                continue
-            if episode.episode_id in before:
-                again += 1
-            else:
-                found[episode.episode_id] = episode
-    return list(found.values()), again
+            if episode.trainable and known:
+                found.setdefault(episode.episode_id, episode)
+    before = consumed_among(inputs["line_state"].path, found)
+    return [episode for name, episode in found.items() if name not in before], len(before)
 
 
 def _baselines(

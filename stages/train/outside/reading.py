@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.linestate import LineState, consumed_episodes
+from stages.consumed import consumed_among, reach
+from stages.linestate import LineState
 from stages.rewarded import rewarded_by
 from stages.sequences import Sequence
 from stages.tokens import ExperienceEpisode, load_episodes, load_sequences
@@ -102,8 +103,9 @@ class Reading:
         self._config, self._store, self._vault, self._progress = config, store, vault, progress
         self._lags: dict[str, int | None] = {}
         self._lost: dict[str, str] = {}
-        before = consumed_episodes(self._state.path)
+        self._max_lag = reach(LineState.load(self._state.path), self.parent, config.max_lag)
         self._episodes = {one.episode_id: one for one in load_episodes(self.experience)}
+        before = consumed_among(self._state.path, self._episodes)
         self._why = {name: why_not(one, before) for name, one in self._episodes.items()}
         self._advantage: dict[str, tuple[float, float]] = {}
 
@@ -171,7 +173,7 @@ class Reading:
             for digest in tokens.checkpoints:
                 if digest not in self._lags:
                     self._lags[digest] = self._lag(digest)
-            mask, reasons = trained_tokens(tokens, self._lags, self._config.max_lag)
+            mask, reasons = trained_tokens(tokens, self._lags, self._max_lag)
             if tokens.episode_id not in seen:
                 seen.add(tokens.episode_id)
                 self._progress.advance()

@@ -11,6 +11,7 @@ import pytest
 
 from stages import rows, schemas, tables
 from stages.errors import InconclusiveError, InputMissingError, IntegrityError, UsageError
+from stages.linestate import LineState
 from stages.owners import own_name
 from stages.records import RoutedExperts
 from stages.spool import Spool, SpoolDamagedError
@@ -170,6 +171,25 @@ def test_consumed_episodes_stay_out_and_the_scan_resumes_after_them(world: World
     assert third.meta["left_behind"] == {"consumed": 1, "lag": 1, "immature": 1}
     assert third.meta["events_left_behind"] == {"no_generation": 1}
     assert third.meta["events_too_late"] == 0  # the second has counted it
+
+
+def test_nothing_is_taken_from_farther_than_what_was_consumed_is_known(world: World) -> None:
+    world.generation("a", "e1", 0)
+    world.promote(world.checkpoint(parent=world.live, generation=9))
+    world.generation("b", "e2", 1000, session="s2")
+    state = LineState(consumed_from=9)
+    world.promote(world.checkpoint(parent=world.live, state=state, generation=10))
+    world.generation("c", "e3", 2000, session="s3")
+    world.tick(2 * HOUR)
+    near = world.collect("collect.max_lag=1")
+    assert (near.outputs["interactions"].meta["left_behind"], near.warnings) == (
+        {"lag": 1, "immature": 1},
+        [],
+    )
+    far = world.collect("collect.max_lag=5")
+    assert {row["id"] for row in episodes(far.outputs["interactions"])} == {"e2", "e3"}
+    assert far.outputs["interactions"].meta["left_behind"] == {"lag": 1, "immature": 1}
+    assert "known for the last 1 checkpoint only" in far.warnings[0]
 
 
 def test_what_a_limit_leaves_waits_for_the_next(world: World) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from stages import schemas, tables
 from stages.distill.run import STAGE
 from stages.errors import InputMissingError, IntegrityError, UsageError
-from stages.linestate import LineState, consumed_episodes
+from stages.linestate import LineState
 from stages.monitor.history import History
 from stages.records import Sampling
 from stages.rewarded import rewarded_by, rewarded_with
@@ -18,7 +18,7 @@ from stages.spool.chains import MAX_DEPTH
 from stages.tokens import load_sequences
 from stages.workspace import Workspace
 from tests.stages.distill.distill_world import SPEC, a_click, distilled, rewarded
-from tests.stages.world import HOUR, World
+from tests.stages.world import HOUR, World, consumed_episodes
 
 FIXED = "low = 0.5\nhigh = 0.75"
 OF_POPULATIONS = """

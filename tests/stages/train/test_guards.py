@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from stages.errors import InconclusiveError, IntegrityError, UsageError
-from stages.linestate import consumed_episodes
 from stages.progress import Silent
 from stages.train.config import TrainConfig
 from stages.train.correction import correction_of
 from stages.train.guards import Watch, limit_exceeded, live
 from stages.train.moments import Moments, moments_of, read_moments, restore, write_moments
 from tests.stages.train.world import TrainWorld, other_model
+from tests.stages.world import consumed_episodes
 
 FIGURES = ("grad_norm", "ratio_p01", "ratio_p50", "ratio_p99", "clipped", "ess", "kl_parent", "kl_anchor",
            "kl_anchor_k3", "entropy", "tokens_per_s", "learning_rate")  # fmt: skip

@@ -12,11 +12,12 @@ import torch
 from stages import served_fingerprint
 from stages.errors import DependencyDownError, InconclusiveError, InputMissingError
 from stages.gateway.keys import ApiKeys
-from stages.linestate import LineState, consumed_episodes
+from stages.linestate import LineState
 from stages.records import Sampling
 from stages.train import update
 from tests.stages.train import naive
 from tests.stages.train.world import SPEC, TrainWorld, Turn, other_model
+from tests.stages.world import consumed_episodes
 
 
 def test_an_update_moves_the_policy_towards_reward_and_is_published_whole(world: TrainWorld) -> None:

@@ -19,7 +19,7 @@ from stages.errors import GateRejectedError, InputMissingError, IntegrityError, 
 from stages.eval.run import STAGE as EVAL
 from stages.forget.forget import forget
 from stages.forget.holdings import NOT_TOLD
-from stages.linestate import LineState, consumed_episodes
+from stages.linestate import LineState
 from stages.progress import Silent
 from stages.result import StageResult
 from stages.runner import run_stage
@@ -29,6 +29,7 @@ from stages.train.run import STAGE
 from tests.stages.train.strangers import TRAINED, stranger
 from tests.stages.train.tiny import WORDS, tiny_model, write_checkpoint, write_tokenizer
 from tests.stages.train.world import SPEC, TrainWorld, other_model
+from tests.stages.world import consumed_episodes
 
 
 @pytest.fixture

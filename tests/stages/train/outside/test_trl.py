@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from stages.linestate import consumed_episodes
 from stages.progress import Silent
 from stages.runner import run_stage
 from stages.train.outside.handover import export_experience
 from stages.train.run import STAGE
 from tests.stages.train.world import TrainWorld
+from tests.stages.world import consumed_episodes
 
 DOCS = Path(__file__).parents[4] / "docs" / "train.md"
 
