@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 CONSUMED_FILE: Final = "consumed.parquet"
 KEPT: Final = 8  # generations at least, so that `max_lag` can be raised so far at once
+_BATCH = 1 << 20  # rows: for each batch, what is asked for is hashed once
 
 
 def generation_of(checkpoint: Artifact) -> int:
@@ -120,7 +121,7 @@ def _ids(path: Path) -> Iterator[pyarrow.Array]:
         return
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(columns=["episode_id"]):
+            for batch in file.iter_batches(_BATCH, columns=["episode_id"]):
                 yield batch.column("episode_id")
     except (pyarrow.ArrowException, KeyError) as error:
         raise _damaged(path, error) from error
