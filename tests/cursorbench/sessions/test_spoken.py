@@ -105,6 +105,10 @@ QUEUED = (
     "<system-reminder>\nThe user sent the following message:\n{}\n\n"
     "Please address this message and continue with your tasks.\n</system-reminder>"
 )
+HINT = (
+    "User steering update:\n<user_input>\n{}\n</user_input>\n"
+    "Internal instruction: Re-evaluate the active plan using this update. Do not cancel/skip tasks."
+)
 REMINDED = "<system-reminder>x</system-reminder>"
 LISTED = "<bash-input>ls</bash-input>\n<bash-stdout>a</bash-stdout><bash-stderr></bash-stderr>"
 NOTICE = "<task-notification>x</task-notification>"
@@ -224,6 +228,7 @@ STOP = "[Request interrupted by user]"
         (f"{RAN}\n{NOTICE}", [("meta", f"{RAN}\n{NOTICE}")]),
         (EXPANDED, [("command", EXPANDED)]),
         (STEERED.format("bake it"), [("meta", AROUND), ("", "bake it")]),
+        (HINT.format("bake it"), [("meta", HINT.replace("{}\n", "")), ("", "bake it")]),
         (QUEUED.format("bake it"), [("meta", QUEUED.replace("{}\n\n", "")), ("", "bake it")]),
         (
             f"{REMINDED}\n{STEERED.format('bake')}\n{STEERED.format('it')}\n{REMINDED}",
