@@ -249,8 +249,10 @@ class _Events:
         call = self.asking.pop(text_of(data.get("requestId")), "") or text_of(data.get("toolCallId"))
         if outcome := denied(data):
             remember(self.rejected, call, None)
-            said = {"reason" if outcome == "rejected" else "text": text_of(result.get("feedback"))}
-            yield from self._ended(where, ToolEnd(**where.fields, id=call, outcome=outcome, **said))
+            words = text_of(result.get("feedback"))
+            text, reason = ("", words) if outcome == "rejected" else (words, "")
+            end = ToolEnd(**where.fields, id=call, outcome=outcome, text=text, reason=reason)
+            yield from self._ended(where, end)
 
     def _plan_decided(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:
         if data.get("approved") is False:
