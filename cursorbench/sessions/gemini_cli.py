@@ -46,8 +46,14 @@ KIND = "gemini-cli"
 _HEAD = {"sessionId", "projectHash"}
 _BESIDE = {"logs.json": {"sessionId", "messageId", "message"}, ".project_root": set[str]()}
 _ALTERED = re.compile(r"User modified the `(?:new_string|content)`")
-_CANCELLED = "Request cancelled."
+_CANCELLED = {"Request cancelled.", "User cancelled the request."}
 _EXIT = re.compile(r"^Exit Code: (?!0\b|\()\S", re.MULTILINE)
+_NO = re.compile(  # to a plan, to planning, to a question: such a call ends well
+    r"Plan rejected\. (?:User feedback: (.*?)\n\nThe plan is stored at: |No feedback provided\.)"
+    r"|User (?:cancelled (?:the plan approval dialog|entering Plan Mode)|dismissed ask_user dialog)\b",
+    re.DOTALL,
+)
+_ASKED = {"exit_plan_mode", "enter_plan_mode", "ask_user"}
 _RESPONSE = "[Function Response: "  # what a file that was named with @ holds
 
 
@@ -126,7 +132,7 @@ class _Chat:
                 yield AgentTurn(id=one, text=text, model=model, thinking=thinking, **own)
             for call in map(table_of, list_of(message.get("toolCalls"))):
                 yield from self._call(call, model, own)
-        elif kind == "info" and text == _CANCELLED and self._first("said", one):
+        elif kind == "info" and text in _CANCELLED and self._first("said", one):
             yield Interrupt(id=one, **own)
         elif kind not in ("info", "error", "warning"):
             yield Quarantined(own["place"], "unknown_type")
@@ -190,6 +196,8 @@ def _outcome(status: str, name: str, text: str) -> tuple[Outcome, str]:
         return ("interrupted", "") if reason is None else ("rejected", reason)
     if status == "error":
         return "interrupted" if stopped(text) else "error", ""
+    if name in _ASKED and (no := _NO.match(text)):
+        return "rejected", (no[1] or "").strip()
     return "error" if name == "run_shell_command" and _EXIT.search(text) else "ok", ""
 
 

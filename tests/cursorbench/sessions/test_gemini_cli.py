@@ -153,10 +153,48 @@ def test_what_is_no_message_is_quarantined(tmp_path: Path) -> None:
 def test_calls_that_were_none() -> None:
     told = {
         'Tool "ls" not found in registry. Tools must use': "unknown_tool",
+        'Tool "l" not found. Did you mean one of: "ls", "glob", "edit"?': "unknown_tool",  # since March 2026
         "params must have required property 'old_string'": "schema",
         "Failed to edit, 0 occurrences found": "",
     }
     assert {text: fault_of("gemini-cli", "gemini-cli", "ls", "error", text) for text in told} == told
+
+
+PLAN = "\n\nThe plan is stored at: /w/plan.md\nRevise it."
+
+
+@pytest.mark.parametrize(
+    ("tool", "result", "outcome", "reason"),
+    [
+        (
+            "exit_plan_mode",
+            f"Plan rejected. User feedback: no salt\n\nat all{PLAN}",
+            "rejected",
+            "no salt\n\nat all",
+        ),
+        ("exit_plan_mode", f"Plan rejected. No feedback provided.{PLAN}", "rejected", ""),
+        ("exit_plan_mode", "User cancelled the plan approval dialog. The plan was", "rejected", ""),
+        ("exit_plan_mode", "Plan approved. Switching to Default mode.", "ok", ""),
+        ("enter_plan_mode", "User cancelled entering Plan Mode.", "rejected", ""),
+        ("ask_user", "User dismissed ask_user dialog without answering.", "rejected", ""),
+        ("ask_user", '{"answers":{"0":"Plan rejected. No feedback provided."}}', "ok", ""),
+        ("read_file", "Plan rejected. No feedback provided.", "ok", ""),
+    ],
+)
+def test_a_no_to_a_plan_or_a_question(
+    tmp_path: Path, tool: str, result: str, outcome: str, reason: str
+) -> None:
+    """Its call ended well, and what the person said was in no figure."""
+    calls = [call(1, tool, {}, "success", result)]
+    _, _, found = told(tmp_path, [message(1, "gemini", "So.", model="gemini-x", toolCalls=calls)])
+    assert [(one.outcome, one.reason) for one in found if isinstance(one, ToolEnd)] == [(outcome, reason)]
+
+
+def test_a_stop_in_other_words(tmp_path: Path) -> None:
+    _, _, found = told(
+        tmp_path, [message(1, "user", "go"), message(2, "info", "User cancelled the request.")]
+    )
+    assert [type(one) for one in found][-1] is Interrupt
 
 
 def given(n: int, *more: dict[str, Any], of: int = 1) -> dict[str, Any]:
