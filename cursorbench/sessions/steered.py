@@ -15,11 +15,12 @@ _LEAD = re.compile(
     r"(?:The user sent (?:a new message while you were working|the following message):[ \t]*"
     r"|User (?:steering update|hints):\n<user_input>)\n"
 )
-_TAIL = re.compile(
-    r"\n\s*(?:This is how Claude Code surfaces messages the user sends mid-turn"
+_TAIL = re.compile(  # a line of its own: blank lines before it are not looked at from each
+    r"^[^\S\n]*(?:This is how Claude Code surfaces messages the user sends mid-turn"
     r"|IMPORTANT: After completing your current task, you MUST address the user's message"
     r"|Please address this message and continue with your tasks"
-    r"|</user_input>\n+Internal instruction: Re-evaluate the active plan)[^\n]*(?:\s*</system-reminder>)?"
+    r"|</user_input>\n+Internal instruction: Re-evaluate the active plan)[^\n]*(?:\s*</system-reminder>)?",
+    re.MULTILINE,
 )
 
 
@@ -35,7 +36,7 @@ def at(text: str, start: int) -> Steered | None:
     """The message that stands at `start`; None where there is none."""
     if not (lead := _LEAD.match(text, start)):
         return None
-    if not (tail := _TAIL.search(text, lead.end() - 1)):
+    if not (tail := _TAIL.search(text, lead.end())):
         return None
     around = f"{lead[0].strip()}\n{tail[0].strip()}"
     return Steered(text[lead.end() : tail.start()].strip(), around, tail.end())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -379,3 +380,11 @@ def test_a_line_without_marks_has_one_author(text: str) -> None:
 @pytest.mark.parametrize("mark", ["<", "#", "[", "\n"])
 def test_a_mark_may_be_anywhere(mark: str) -> None:
     assert is_marked(f"a {mark} b")
+
+
+def test_blank_lines_behind_a_clients_words_are_looked_at_once() -> None:
+    """30 kB of them kept the gateway from all else for fifteen seconds."""
+    text = "The user sent the following message:\nbake" + "\n" * 100_000 + "it"
+    begun = time.process_time()
+    assert words_of(text) == text
+    assert time.process_time() - begun < 5
