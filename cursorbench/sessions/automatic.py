@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 
-from cursorbench.sessions import aider_typed, codex_agents, local_commands, steered, summaries
+from cursorbench.sessions import aider_typed, codex_agents, gemini_told, local_commands, steered, summaries
 from cursorbench.sessions.items import Automatic
 
 # of Cline and its kin, before what a call that is written as XML gave, and a person's words in that
@@ -45,6 +45,7 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "The connection dropped mid-response. Resume directly",
         "[ERROR] You did not use a tool in your previous response! Please retry with a tool use.",
         *aider_typed.TOLD,
+        *gemini_told.CONTEXT,
         *summaries.WANTED,
         *summaries.TITLES,
         "<task-notification",
@@ -70,6 +71,7 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "<bash-input>",
         "<user-memory-input>",
         "<user_shell_command>",
+        gemini_told.RAN,
         "<<autonomous-loop",  # Claude Code's /loop and scheduled tasks, when their time has come
         "<scheduled-task",
         "Generate a file named AGENTS.md that serves as a contributor guide",
@@ -104,12 +106,7 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
 }
 _WHOLES: tuple[tuple[Automatic, str], ...] = (
     ("meta", r"Continue from where you left off\."),  # Claude Code's, where a session that broke off goes on
-    # Qwen Code's and that of Gemini CLI's other kin, before a person's first
-    (
-        "meta",
-        r"(?:<session_context>\s*)?This is the [\w .-]{1,40}\. We are setting up the context for our chat\."
-        r".*",
-    ),
+    *gemini_told.WHOLES,
     ("meta", r"File editing session"),  # SpecStory's, for edits that Copilot tells no request of
     ("meta", r"(?:\[Image: (?:original \d+x\d+, displayed at |source: )[^\]\n]*\]\s*)+"),
     ("meta", r"\[Terminal [0-9a-f-]{8,40} notification: .*"),  # VS Code: a command in the background ended
@@ -135,7 +132,6 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
         r"Continue if you have next steps, or stop and ask for clarification if you are unsure how to "
         r"proceed\.",
     ),
-    ("continuation", r"System: Please continue\."),  # Gemini CLI's
     ("continuation", r"\[TASK RESUMPTION\] (?!.*\n<user_message>).*"),  # of the same, nothing was written
     # Codex's, which its rollouts tell apart by their events and requests do not
     ("meta", r"<skill>\s*<name>.*</skill>"),

@@ -7,7 +7,6 @@ so that a transcript that is stored again and again, each time longer, is told o
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 from cursorbench.sessions import claude_code_said as said
 from cursorbench.sessions import claude_code_tools as tools
 from cursorbench.sessions import spoken
+from cursorbench.sessions.claude_code_lines import is_known, is_line
 from cursorbench.sessions.claude_code_order import behind_their_calls
 from cursorbench.sessions.glued import json_lines
 from cursorbench.sessions.items import (
@@ -36,17 +36,6 @@ from cursorbench.sessions.reading import milliseconds, parsed, table_of, text_of
 from cursorbench.sessions.seen import Seen
 
 KIND = "claude-code"
-_SAYING = frozenset({"user", "assistant", "system", "progress", "attachment"})
-_KEEPING = re.compile(  # the client's own notes: known to exist, nothing of an interaction in them
-    r"summary|file-history-(snapshot|delta)|queue-operation|pr-link|last-prompt|mode|permission-mode"
-    r"|(ai|custom)-title|agent-(name|color|setting)|tag|worktree-state|task-summary|cost-state"
-    r"|content-replacement|attribution-snapshot|marble-origami-(commit|snapshot|reset)"
-    r"|(atis|isolation)-latch|bridge-session|compact|frame-link|relocated|ended-by-model|fork-context-ref"
-    r"|observer-ref|history-suppression|speculation-accept|artifact-(autoreact-ledger|comment-monitor)"
-    r"|teleported-from|continued-in|api-request(-(shape|blob|resumed))?|tools-used|data-flow-(records|incomplete)"
-    r"|derived-from|dev-mods|memory-mode|resume-head-vouch|session-owner"
-)
-_OWNERS = {"summary": "leafUuid", "file-history-snapshot": "snapshot", "teleported-from": "remoteSessionId"}
 _QUIET = "image document redacted_thinking container_upload tool_reference fallback"
 _QUIET_BLOCKS = frozenset(_QUIET.split())
 _PENDING = 1000  # tool calls without their end
@@ -55,23 +44,15 @@ _PENDING = 1000  # tool calls without their end
 def recognises(_path: Path, head: bytes) -> bool:
     """A line of the beginning is one of Claude Code's; of a giant line that is cut, its names are enough."""
     *_, last = beginning = head.split(b"\n")
-    if any(_is_line(parsed(line.strip())) for line in beginning if line.strip()):
+    if any(is_line(parsed(line.strip())) for line in beginning if line.strip()):
         return True
     return last.lstrip().startswith(b"{") and b'"parentUuid"' in last and b'"sessionId"' in last
-
-
-def _is_line(line: object) -> bool:
-    if not (isinstance(line, dict) and isinstance(kind := line.get("type"), str)):
-        return False
-    if kind in _SAYING:
-        return "uuid" in line and ("sessionId" in line or "parentUuid" in line)
-    return _KEEPING.fullmatch(kind) is not None and _OWNERS.get(kind, "sessionId") in line
 
 
 def read(path: Path, seen: Seen) -> Iterator[Read]:
     """See kinds."""
     log = _Log(path.stem, seen)
-    for found in behind_their_calls(said.without_helpers(json_lines(path, _is_line))):
+    for found in behind_their_calls(said.without_helpers(json_lines(path, is_line))):
         yield from [found] if isinstance(found, Quarantined) else log.items(*found)
     yield from log.rest()
 
@@ -166,7 +147,7 @@ class _Log:
             self._queue.operation(text_of(line.get("operation")), waiting, text_of(line.get("reason")))
         elif not isinstance(kind, str):
             yield Quarantined(common["place"], "no_type")
-        elif kind not in _SAYING and not _KEEPING.fullmatch(kind):
+        elif not is_known(kind):
             yield Quarantined(common["place"], "unknown_type")
 
     def _user(self, line: dict[str, Any], blocks: list[Any], common: dict[str, Any]) -> Iterator[Read]:

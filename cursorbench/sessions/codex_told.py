@@ -20,32 +20,34 @@ from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
 from cursorbench.sessions.refusals import command_refused
 
 _LINES = """
-    realtime_item record_type retained_context security_risk_score token_usage_record world_state
+    dynamic_tools_updated realtime_item record_type retained_context security_risk_score token_usage_record
+    world_state
 """
 _ITEMS = """
-    additional_tools compaction compaction_summary compaction_trigger context_compaction ghost_snapshot other
+    additional_tools compaction compaction_summary compaction_trigger configuration_update context_compaction
+    ghost_snapshot other
 """
 _EVENTS = """
     agent_message_content_delta agent_message_delta agent_reasoning agent_reasoning_delta
     agent_reasoning_raw_content agent_reasoning_raw_content_delta agent_reasoning_section_break
-    apply_patch_approval_request background_event collab_agent_interaction_begin
-    collab_agent_interaction_end collab_agent_spawn_begin collab_agent_spawn_end collab_close_begin
-    collab_close_end collab_resume_begin collab_resume_end collab_waiting_begin collab_waiting_end
-    context_compacted conversation_path deprecation_notice dynamic_tool_call_request
-    dynamic_tool_call_response elicitation_request entered_review_mode error exec_approval_request
+    apply_patch_approval_request auth_recovery_completed auth_recovery_started background_event
+    collab_agent_interaction_begin collab_agent_interaction_end collab_agent_spawn_begin
+    collab_agent_spawn_end collab_close_begin collab_close_end collab_resume_begin collab_resume_end
+    collab_waiting_begin collab_waiting_end context_compacted conversation_path deprecation_notice
+    dynamic_tool_call_request dynamic_tool_call_response elicitation_abandoned elicitation_request
+    entered_review_mode environment_connected environment_disconnected error exec_approval_request
     exec_command_begin exec_command_output_delta exited_review_mode get_history_entry_response
     guardian_assessment guardian_warning hook_completed hook_started image_generation_begin
-    image_generation_end item_started list_custom_prompts_response
-    list_remote_skills_response list_skills_response mcp_list_tools_response mcp_startup_complete
-    mcp_startup_update mcp_tool_call_begin model_reroute model_verification patch_apply_begin
-    patch_apply_updated plan_delta plan_update raw_response_item realtime_conversation_closed
-    realtime_conversation_list_voices_response realtime_conversation_realtime realtime_conversation_sdp
-    realtime_conversation_started reasoning_content_delta reasoning_raw_content_delta
-    remote_skill_downloaded request_permissions request_user_input safety_buffering session_configured
-    shutdown_complete skills_update_available stream_error stream_info sub_agent_activity
-    terminal_interaction thread_goal_updated thread_name_updated thread_settings_applied token_count
-    turn_diff turn_moderation_metadata undo_started view_image_tool_call warning
-    web_search_begin web_search_end
+    image_generation_end item_started list_custom_prompts_response list_remote_skills_response
+    list_skills_response mcp_list_tools_response mcp_startup_complete mcp_startup_update
+    mcp_tool_call_begin model_reroute model_verification patch_apply_begin patch_apply_updated plan_delta
+    plan_update raw_response_item realtime_conversation_closed realtime_conversation_list_voices_response
+    realtime_conversation_realtime realtime_conversation_sdp realtime_conversation_started
+    reasoning_content_delta reasoning_raw_content_delta remote_skill_downloaded request_permissions
+    request_user_input safety_buffering session_configured shutdown_complete skills_update_available
+    stream_error stream_info sub_agent_activity terminal_interaction thread_goal_updated
+    thread_name_updated thread_queue_changed thread_settings_applied token_count turn_diff
+    turn_moderation_metadata undo_started view_image_tool_call warning web_search_begin web_search_end
 """
 IGNORED_LINES, IGNORED_ITEMS, IGNORED_EVENTS = (
     frozenset(names.split()) for names in (_LINES, _ITEMS, _EVENTS)

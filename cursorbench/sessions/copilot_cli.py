@@ -23,7 +23,7 @@ from cursorbench.sessions.calls import (
     paths_of,
     remember,
 )
-from cursorbench.sessions.copilot_told import IGNORED, automatic, content_of, ending, is_log, is_person
+from cursorbench.sessions.copilot_told import IGNORED, automatic, content_of, denied, ending, is_log
 from cursorbench.sessions.entire_beside import session_of_log
 from cursorbench.sessions.glued import json_lines
 from cursorbench.sessions.items import (
@@ -247,10 +247,11 @@ class _Events:
     def _decided(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:
         result = table_of(data.get("result"))
         call = self.asking.pop(text_of(data.get("requestId")), "") or text_of(data.get("toolCallId"))
-        if is_person(result):
+        if outcome := denied(data):
             remember(self.rejected, call, None)
-            reason = text_of(result.get("feedback"))
-            end = ToolEnd(**where.fields, id=call, outcome="rejected", reason=reason)
+            words = text_of(result.get("feedback"))
+            text, reason = ("", words) if outcome == "rejected" else (words, "")
+            end = ToolEnd(**where.fields, id=call, outcome=outcome, text=text, reason=reason)
             yield from self._ended(where, end)
 
     def _plan_decided(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:

@@ -112,13 +112,13 @@ def ending(data: dict[str, Any], tool: str) -> tuple[Outcome, str]:
     if stopped or kind in ("aborted", "cancelled", "canceled", "interrupted"):
         return "interrupted", text
     failed = kind in ("failure", "denied", "error", "timeout") or bool(error)
-    failed = failed or bool(_exit(fields, text if _SHELL.fullmatch(tool) else ""))
+    failed = failed or bool(_exit(data, fields, text if _SHELL.fullmatch(tool) else ""))
     return "error" if data.get("success") is False or failed else "ok", text
 
 
-def _exit(result: dict[str, Any], shown: str) -> int:
-    """A shell command's exit code where the result, or the end of what a shell has `shown`, tells one."""
-    for part in list_of(result.get("contents")):
+def _exit(data: dict[str, Any], result: dict[str, Any], shown: str) -> int:
+    """A shell command's exit code where the event, or the end of what a shell has `shown`, tells one."""
+    for part in [data.get("shellExecution"), *list_of(result.get("contents"))]:
         code = table_of(part).get("exitCode")
         if isinstance(code, int):
             return code
@@ -126,6 +126,11 @@ def _exit(result: dict[str, Any], shown: str) -> int:
     return int(found[1]) if found else 0
 
 
-def is_person(result: dict[str, Any]) -> bool:
-    """Whether a permission was denied by the user: not by a rule, a hook or for want of a user."""
-    return result.get("kind") == "denied-interactively-by-user"
+def denied(decision: dict[str, Any]) -> Outcome | None:
+    """How a `permission.completed` ended a call: None for a yes, and where the call's own end tells it.
+
+    A judge, the host's policy and the want of a person say no in a person's words: then it is an error.
+    """
+    if table_of(decision.get("result")).get("kind") != "denied-interactively-by-user":
+        return None
+    return "rejected" if decision.get("decisionSource") in (None, "human_response") else "error"

@@ -1,5 +1,5 @@
 """Gemini CLI's chats: `~/.gemini/tmp/PROJECT/chats/session-*.json`, one document; since April 2026 `.jsonl`,
-a message a line, written again when its calls have ended: the last one counts.
+a line for each message and for what becomes of them (`gemini_history.py`).
 
 Sub-agents are `chats/SESSION/ID.json`. Not for: `logs.json` beside them (what was typed, commands too), and
 `diffStat`, which takes line ends for a person's changes.
@@ -13,8 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cursorbench.sessions import spoken
+from cursorbench.sessions import spoken, steered
 from cursorbench.sessions.calls import arguments_of, changes_of, edits
+from cursorbench.sessions.gemini_history import REWOUND, History, texts_of
 from cursorbench.sessions.items import (
     AgentTurn,
     Automatic,
@@ -45,8 +46,14 @@ KIND = "gemini-cli"
 _HEAD = {"sessionId", "projectHash"}
 _BESIDE = {"logs.json": {"sessionId", "messageId", "message"}, ".project_root": set[str]()}
 _ALTERED = re.compile(r"User modified the `(?:new_string|content)`")
-_CANCELLED = "Request cancelled."
+_CANCELLED = {"Request cancelled.", "User cancelled the request."}
 _EXIT = re.compile(r"^Exit Code: (?!0\b|\()\S", re.MULTILINE)
+_NO = re.compile(  # to a plan, to planning, to a question: such a call ends well
+    r"Plan rejected\. (?:User feedback: (.*?)\n\nThe plan is stored at: |No feedback provided\.)"
+    r"|User (?:cancelled (?:the plan approval dialog|entering Plan Mode)|dismissed ask_user dialog)\b",
+    re.DOTALL,
+)
+_ASKED = {"exit_plan_mode", "enter_plan_mode", "ask_user"}
 _RESPONSE = "[Function Response: "  # what a file that was named with @ holds
 
 
@@ -63,7 +70,7 @@ def read(path: Path, seen: Seen) -> Iterator[Read]:
     if path.name in _BESIDE:
         return
     head: dict[str, Any] = {}
-    messages: dict[str, tuple[Place, dict[str, Any]]] = {}  # by id, or by their number
+    history = History()
     for found in records(path):
         if isinstance(found, Quarantined):
             yield found
@@ -73,11 +80,15 @@ def read(path: Path, seen: Seen) -> Iterator[Read]:
             head = head or record
         for one in map(table_of, list_of(record.get("messages")) if "messages" in record else [record]):
             if "type" in one:
-                messages[text_of(one.get("id")) or str(len(messages))] = place, one
+                history.add(place, one)
+            elif isinstance(to := one.get("$rewindTo"), str):
+                history.rewind(place, to)
+            elif isinstance(whole := table_of(one.get("$set")).get("messages"), list):
+                history.replace(place, whole)
             elif not one.keys() <= {*head, "$set", "$rewindTo"}:
                 yield Quarantined(place, "a message without a type")
     chat = _Chat(path, seen, head)
-    for place, message in messages.values():
+    for place, message in history.told.values():
         yield from chat.items(message, place)
 
 
@@ -105,25 +116,36 @@ class _Chat:
         yield from told
 
     def _told(self, kind: str, one: str, message: dict[str, Any], own: dict[str, Any]) -> Iterator[Read]:
-        text = _text(message.get("content"))
+        content = message.get("content")
+        text = _text(content)
         if kind == "user":
             if self._first("said", one):
-                typed = _text(message.get("displayContent")) or text
-                yield from spoken.turns(typed, self._automatic(typed), id=one, **own)
+                yield from self._user(message, one, own)
+        elif kind == REWOUND:
+            gone = list_of(message.get("texts"))
+            if (back := _asked(gone)) and self._first(f"back {len(gone)}", one):
+                yield Feedback(target="", name="rolled_back_turns", value=back, **own)
         elif kind == "gemini":
-            thoughts = map(table_of, list_of(message.get("thoughts")))
-            thinking = "\n".join(
-                f"{text_of(t.get('subject'))} {text_of(t.get('description'))}" for t in thoughts
-            )
-            model = text_of(message.get("model"))
-            if (text or thinking) and self._first("said", one):
-                yield AgentTurn(id=one, text=text, model=model, thinking=thinking.strip(), **own)
+            model, thinking = text_of(message.get("model")), _thinking(message)
+            # without a model it is the client's word in the model's place, in parts as the model sees them
+            if (text or thinking) and (model or isinstance(content, str)) and self._first("said", one):
+                yield AgentTurn(id=one, text=text, model=model, thinking=thinking, **own)
             for call in map(table_of, list_of(message.get("toolCalls"))):
                 yield from self._call(call, model, own)
-        elif kind == "info" and text == _CANCELLED and self._first("said", one):
+        elif kind == "info" and text in _CANCELLED and self._first("said", one):
             yield Interrupt(id=one, **own)
         elif kind not in ("info", "error", "warning"):
             yield Quarantined(own["place"], "unknown_type")
+
+    def _user(self, message: dict[str, Any], one: str, own: dict[str, Any]) -> Iterator[Read]:
+        """What stands under `user`: what calls gave, too, with what a person says meanwhile."""
+        if any("functionResponse" in table_of(part) for part in list_of(message.get("content"))):
+            for text in texts_of(message):
+                said: Automatic = self._automatic("") if steered.at(text, 0) else "tool_result"
+                yield from spoken.turns(text, said, id=one, **own)
+            return
+        typed = _text(message.get("displayContent")) or _text(message.get("content"))
+        yield from spoken.turns(typed, self._automatic(typed), id=one, **own)
 
     def _automatic(self, text: str) -> Automatic:
         if text.startswith(_RESPONSE):
@@ -174,16 +196,32 @@ def _outcome(status: str, name: str, text: str) -> tuple[Outcome, str]:
         return ("interrupted", "") if reason is None else ("rejected", reason)
     if status == "error":
         return "interrupted" if stopped(text) else "error", ""
+    if name in _ASKED and (no := _NO.match(text)):
+        return "rejected", (no[1] or "").strip()
     return "error" if name == "run_shell_command" and _EXIT.search(text) else "ok", ""
 
 
-def _text(content: object) -> str:
-    """The texts of a message's parts."""
+def _text(content: object, thought: bool = False) -> str:
+    """The texts of a message's parts, or the thoughts among them."""
     if isinstance(content, str):
-        return content
+        return "" if thought else content
+    parts = [table_of(part) for part in list_of(content)]
     return "\n".join(
-        text_of(table_of(part).get("text")) for part in list_of(content) if "text" in table_of(part)
+        text_of(part["text"]) for part in parts if "text" in part and (part.get("thought") is True) == thought
     )
+
+
+def _thinking(message: dict[str, Any]) -> str:
+    """The thoughts before an answer."""
+    thoughts = [table_of(one) for one in list_of(message.get("thoughts"))]
+    told = "\n".join(f"{text_of(t.get('subject'))} {text_of(t.get('description'))}" for t in thoughts)
+    return told.strip() or _text(message.get("content"), thought=True)
+
+
+def _asked(gone: list[Any]) -> int:
+    """How many requests of a person are among messages, of which these are the texts."""
+    said = (spoken.parts("\n".join(map(text_of, texts))) for texts in map(list_of, gone) if texts)
+    return sum(any(not part.automatic for part in parts) for parts in said)
 
 
 def _given(result: object) -> str:

@@ -43,7 +43,7 @@ _OPENCODE: _Rules = (
     (re.compile(r"(?:Error: )?The \S{1,200} tool was called with invalid arguments: "), "schema"),
 )
 _GEMINI: _Rules = (
-    (re.compile(r'Tool "[^"\n]{1,200}" not found in registry\.'), "unknown_tool"),
+    (re.compile(r'Tool "[^"\n]{1,200}" not found(?: in registry)?\.'), "unknown_tool"),
     (re.compile(r"params(?:/[\w/]{1,200})? must |Invalid parameters"), "schema"),
 )
 _PI: _Rules = (

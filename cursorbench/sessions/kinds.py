@@ -30,6 +30,7 @@ from cursorbench.sessions.listed import first_of_list, lined
 from cursorbench.sessions.reading import BYTE_ORDER_MARK, MAX_LINE, unreadable
 from cursorbench.sessions.records import first_objects, json_text
 from cursorbench.sessions.seen import Seen
+from cursorbench.sessions.tellers import is_unique
 
 ADAPTERS = (
     "entire",
@@ -61,6 +62,7 @@ _MEMBERS = 8  # of a list, that are looked at
 _TEXTS = frozenset({"entire", "specstory", "aider", "git-ai"})  # kinds that are not of JSON, or not always
 _SKIPPED = frozenset({".git", "node_modules", ".venv", "__pycache__"})
 _FIRST = "chatSessions"  # VS Code's: beside Copilot's transcripts of the same chats, which tell no reactions
+_OUTPUTS = frozenset({"tool-results", "tool-outputs"})  # of tools, which may have been given any log
 _ABOUT = ".meta.json"  # what Claude Code notes of a sub-agent, beside its log
 
 
@@ -132,8 +134,8 @@ def _head(path: Path) -> bytes:
 def files(root: Path) -> Iterator[Path]:
     """The file itself, or all files of a folder in a fixed order. Links out of it are not followed.
 
-    A client's notes beside a log of the same name are left out. A folder that cannot be listed comes as
-    itself: `read` says why.
+    A client's notes beside a log of the same name are left out, and outputs of tools that it keeps. A folder
+    that cannot be listed comes as itself: `read` says why.
 
     Raises:
         InputMissingError: (exit 5) there is nothing at `root`.
@@ -147,7 +149,8 @@ def files(root: Path) -> Iterator[Path]:
         )
     inside, unlisted = root.resolve(), list[Path]()
     for folder, folders, names in os.walk(root, onerror=lambda error: unlisted.append(Path(error.filename))):
-        folders[:] = sorted(set(folders) - _SKIPPED, key=lambda name: (name != _FIRST, name))
+        skipped = _SKIPPED | (_OUTPUTS if _keeps_outputs(folder, folders) else frozenset())
+        folders[:] = sorted(set(folders) - skipped, key=lambda name: (name != _FIRST, name))
         logs = {name.removesuffix(".jsonl") for name in names if name.endswith(".jsonl")}
         for name in sorted(names):
             if name.endswith(_ABOUT) and name.removesuffix(_ABOUT) in logs:
@@ -155,6 +158,11 @@ def files(root: Path) -> Iterator[Path]:
             if _counts(path := Path(folder, name), inside):
                 yield path
     yield from unlisted
+
+
+def _keeps_outputs(folder: str, folders: list[str]) -> bool:
+    """Whether it is the folder that Claude Code has for a session, or Gemini CLI for its chats."""
+    return "chats" in folders or is_unique(Path(folder).name)
 
 
 def _counts(path: Path, inside: Path) -> bool:

@@ -1,7 +1,7 @@
 """All that files and git repositories hold of session logs, once, in the order in which it is to be read.
 
 Agents' own logs come before what tells of the same sessions: files, then checkpoints that repositories hold,
-then transcripts and exports, then notes.
+then transcripts and exports, then notes, then traces.
 
 Not for: which files there are (`kinds.files`), which kind's word on a session counts (`tellers.py`).
 """
@@ -19,7 +19,7 @@ from cursorbench.sessions.entire_beside import in_order
 from cursorbench.sessions.git_environment import only_reading
 from cursorbench.sessions.items import Place, Quarantined, Read
 from cursorbench.sessions.seen import Seen
-from cursorbench.sessions.tellers import SECOND_HAND
+from cursorbench.sessions.tellers import LAST, SECOND_HAND
 
 IN_REPOSITORIES = {"entire": entire_branch.read_repository, "git-ai": git_ai.read_repository}
 VANISHED = "a file vanished after it was listed"
@@ -50,8 +50,10 @@ def read(files: Iterable[Path], paths: Sequence[Path], kind: str = "") -> Iterat
     held = [each for each in IN_REPOSITORIES if kind in ("", each)]
     yield from _held("entire", paths, seen) if "entire" in held else ()
     for path, of in later:
-        yield from _file(path, of, seen)
+        yield from _file(path, of, seen) if of != LAST else ()
     yield from _held("git-ai", paths, seen) if "git-ai" in held else ()
+    for path, of in later:
+        yield from _file(path, of, seen) if of == LAST else ()
 
 
 def refs(path: Path, *held: str) -> bytes:

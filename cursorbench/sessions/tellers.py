@@ -15,7 +15,10 @@ import re
 from cursorbench.sessions import items as said
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
-SECOND_HAND = frozenset({"specstory", "otel", "git-ai", "continue"})  # of sessions that agents log themselves
+LAST = "agent-trace"  # tells commands alone
+SECOND_HAND = frozenset(
+    {"specstory", "otel", "git-ai", "continue", LAST}
+)  # of sessions that agents log themselves
 LEFT_OUT = "another kind of log tells this session"
 # Entire holds its agents' own logs, whose lines have the same ids there
 _ONE = frozenset({"entire", "claude-code", "codex", "copilot-cli", "gemini-cli", "opencode"})

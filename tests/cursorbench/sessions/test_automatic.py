@@ -70,6 +70,9 @@ NOTICES = [
     "This is the Qwen Code. We are setting up the context for our chat.\nToday's date is Friday.\nMore.",
     "<session_context>\nThis is the Gemini CLI. We are setting up the context for our chat.\n"
     "</session_context>",
+    "Here is a summary of changes in the user's editor context, in JSON format. This is for your information "
+    "only.\n```json\n{}\n```",
+    "User has manually exited Plan Mode. Switching to Default mode (edits will require confirmation).",
     # Qwen Code's, where an answer broke off
     "The connection dropped mid-response. Resume directly — no apology.\n\n<previous_response_suffix>\nx",
     "# 1 SEARCH/REPLACE block failed to match!\n\n## SearchReplaceNoExactMatch: This SEARCH block",  # Aider's
@@ -240,6 +243,7 @@ def test_what_asks_for_something_is_no_notice(text: str, why: str) -> None:
         '{"task_id":"b1","description":"Bake"}',
         "Unknown skill: bake. Why?",
         "This is the cake. We are setting up the oven.",
+        "User has manually exited Plan Mode. Switching to Default mode is broken.\nWhy?",
         "Tool loaded. And now?",
         "Issue reproduced, please proceed. It is the left oven.",
         "<skill>bake</skill> what is this tag?",

@@ -493,16 +493,18 @@ def test_what_cannot_be_read_is_quarantined_and_known_notes_are_not(log: Log) ->
     log.raw('{"type":"history-suppression","sessionId":"s1","cause":"fork_inherit"}')
     for kind in ("artifact-comment-monitor", "fork-context-ref", "speculation-accept", "ended-by-model"):
         log.add(kind)
+    for kind in ("hybrid-organization", "host-row", "repl-mode", "data-flow-handover"):  # of 2.1.332
+        log.add(kind)
     log.raw("{broken").raw("[]").raw("7").raw('{"a":1}').raw('{"type":3}').raw('{"type":"new thing\\u0000!"}')
     log.add("user", message=4).add("user", message={"content": None})
     log.user([3, {"type": "odd"}, {"type": "text", "text": "good"}])
     *bad, start, odd, named, good = log.read()
     assert all(isinstance(item, Quarantined) for item in bad)
     reasons = [(item.place.line, item.reason) for item in bad]
-    assert reasons[0] == (17, "not valid JSON")
+    assert reasons[0] == (21, "not valid JSON")
     assert reasons[1:] == [
-        (18, "not a JSON object"), (19, "not a JSON object"), (20, "no_type"), (21, "no_type"),
-        (22, "unknown_type"), (23, "user_without_content"), (24, "user_without_content"),
+        (22, "not a JSON object"), (23, "not a JSON object"), (24, "no_type"), (25, "no_type"),
+        (26, "unknown_type"), (27, "user_without_content"), (28, "user_without_content"),
     ]  # fmt: skip
     assert isinstance(start, SessionStart)
     assert (odd.reason, named.reason, good.text) == ("malformed_block", "unknown_block", "good")

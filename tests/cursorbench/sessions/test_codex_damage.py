@@ -110,6 +110,20 @@ def test_cumulative_copies_are_said_once(path: Path, tmp_path: Path) -> None:
     assert list(codex.read(longer, seen)) == []
 
 
+def test_what_tells_nothing_is_no_unknown_type(path: Path) -> None:
+    """Of 0.171."""
+    events = (
+        "environment_connected",
+        "environment_disconnected",
+        "thread_queue_changed",
+        "elicitation_abandoned",
+    )
+    given = [line("event_msg", 1, type=one) for one in (*events, "auth_recovery_started")]
+    given += [line("response_item", 1, type="configuration_update"), line("dynamic_tools_updated", 1)]
+    path.write_text("".join(json.dumps(one) + "\n" for one in given))
+    assert list(codex.read(path, Seen())) == []
+
+
 def test_what_cannot_be_read_is_quarantined(path: Path) -> None:
     given = [
         {"type": "novel/\u00e9" + "x" * 60, "payload": {}},

@@ -117,9 +117,36 @@ def test_rejection_with_the_users_reason(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "outcome"),
+    [
+        ("human_response", "rejected"),
+        ("assisted_approval", "error"),
+        ("host_policy", "error"),
+        ("unattended_fallback", "error"),
+    ],
+)
+def test_who_said_no(path: Path, source: str, outcome: str) -> None:
+    """All of them say it in a person's words."""
+    no = {"kind": "denied-interactively-by-user", "feedback": "not there"}
+    ask = {"kind": "write", "toolCallId": "t", "fileName": "/w/a", "diff": "@@\n-x\n"}
+    found = read(
+        path,
+        START,
+        use(1, "t", "some_writer"),
+        event("permission.requested", 2, requestId="p", permissionRequest=ask),
+        event("permission.completed", 3, requestId="p", result=no, decisionSource=source),
+        done(4, "t", success=False, error={"code": "rejected", "message": "no"}),
+    )
+    assert [one.outcome for one in found if isinstance(one, ToolEnd)] == [outcome]
+    kept = ["proposed", "rejected"] if outcome == "rejected" else ["proposed"]
+    assert [one.status for one in found if isinstance(one, Edit)] == kept
+
+
+@pytest.mark.parametrize(
     ("data", "outcome"),
     [
         ({"success": True}, "ok"),
+        ({"success": True, "result": {"content": "x"}, "shellExecution": {"exitCode": 2}}, "error"),
         ({"success": False, "error": {"message": "no"}}, "error"),
         ({"success": False, "error": {"code": "rejected", "message": "no"}}, "rejected"),
         ({"success": False, "error": {"message": STOPPED}}, "interrupted"),

@@ -153,7 +153,134 @@ def test_what_is_no_message_is_quarantined(tmp_path: Path) -> None:
 def test_calls_that_were_none() -> None:
     told = {
         'Tool "ls" not found in registry. Tools must use': "unknown_tool",
+        'Tool "l" not found. Did you mean one of: "ls", "glob", "edit"?': "unknown_tool",  # since March 2026
         "params must have required property 'old_string'": "schema",
         "Failed to edit, 0 occurrences found": "",
     }
     assert {text: fault_of("gemini-cli", "gemini-cli", "ls", "error", text) for text in told} == told
+
+
+PLAN = "\n\nThe plan is stored at: /w/plan.md\nRevise it."
+
+
+@pytest.mark.parametrize(
+    ("tool", "result", "outcome", "reason"),
+    [
+        (
+            "exit_plan_mode",
+            f"Plan rejected. User feedback: no salt\n\nat all{PLAN}",
+            "rejected",
+            "no salt\n\nat all",
+        ),
+        ("exit_plan_mode", f"Plan rejected. No feedback provided.{PLAN}", "rejected", ""),
+        ("exit_plan_mode", "User cancelled the plan approval dialog. The plan was", "rejected", ""),
+        ("exit_plan_mode", "Plan approved. Switching to Default mode.", "ok", ""),
+        ("enter_plan_mode", "User cancelled entering Plan Mode.", "rejected", ""),
+        ("ask_user", "User dismissed ask_user dialog without answering.", "rejected", ""),
+        ("ask_user", '{"answers":{"0":"Plan rejected. No feedback provided."}}', "ok", ""),
+        ("read_file", "Plan rejected. No feedback provided.", "ok", ""),
+    ],
+)
+def test_a_no_to_a_plan_or_a_question(
+    tmp_path: Path, tool: str, result: str, outcome: str, reason: str
+) -> None:
+    """Its call ended well, and what the person said was in no figure."""
+    calls = [call(1, tool, {}, "success", result)]
+    _, _, found = told(tmp_path, [message(1, "gemini", "So.", model="gemini-x", toolCalls=calls)])
+    assert [(one.outcome, one.reason) for one in found if isinstance(one, ToolEnd)] == [(outcome, reason)]
+
+
+def test_a_stop_in_other_words(tmp_path: Path) -> None:
+    _, _, found = told(
+        tmp_path, [message(1, "user", "go"), message(2, "info", "User cancelled the request.")]
+    )
+    assert [type(one) for one in found][-1] is Interrupt
+
+
+def given(n: int, *more: dict[str, Any], of: int = 1) -> dict[str, Any]:
+    """What a call gave, as a message of its own: since May 2026."""
+    return message(n, "user", [*more, {"functionResponse": {"id": f"c{of}", "response": {"output": "ok"}}}])
+
+
+def whole(*messages: dict[str, Any]) -> dict[str, Any]:
+    """The history as the model sees it from then on."""
+    return {"$set": {"messages": list(messages), "lastUpdated": "2026-04-25T08:00:00Z"}}
+
+
+def told(tmp_path: Path, lines: list[dict[str, Any]]) -> tuple[list[str], list[str], list[Read]]:
+    """What a person said and what the agent said, of a chat of these lines."""
+    (tmp_path / "session-1.jsonl").write_text("".join(json.dumps(one) + "\n" for one in [HEAD, *lines]))
+    found = read(tmp_path)
+    asked = [one.text for one in found if isinstance(one, UserTurn) and not one.automatic]
+    return asked, [one.text for one in found if isinstance(one, AgentTurn)], found
+
+
+CONTEXT = "This is the Gemini CLI. We are setting up the context for our chat.\nToday's date is Friday."
+HINT = (
+    "User steering update:\n<user_input>\nuse tabs\n</user_input>\n"
+    "Internal instruction: Re-evaluate the active plan using this user steering update."
+)
+
+
+def test_what_calls_gave_is_no_message(tmp_path: Path) -> None:
+    """Each was an empty message of a person, and the request of an episode of its own."""
+    answer = message(2, "gemini", "I read it.", model="gemini-x", toolCalls=CALLS[3:4])
+    lines = [message(1, "user", [{"text": "look"}]), answer, given(3), given(4, {"text": HINT})]
+    asked, said, found = told(tmp_path, [*lines, message(5, "gemini", "Done.", model="gemini-x")])
+    assert (asked, said) == (["look", "use tabs"], ["I read it.", "Done."])
+    assert [one.automatic for one in found if isinstance(one, UserTurn)] == ["", "meta", ""]
+
+
+def test_a_history_that_was_shortened_is_told_once(tmp_path: Path) -> None:
+    """Each time that outputs of tools were shortened, all that was said before was said again."""
+    context, text = message(1, "user", [{"text": CONTEXT}]), {"text": "fix it"}
+    asked = [message(2, "user", [text]), message(3, "gemini", "I look.", model="gemini-x"), given(4)]
+    asked += [message(5, "user", [{"text": "and now?"}]), message(6, "gemini", "Soon.", model="gemini-x")]
+    thought = {"text": "hm", "thought": True}
+    copies = [
+        message(12, "user", [{"text": CONTEXT}, text]),  # of two messages in a row one is made
+        message(13, "gemini", [thought, {"text": "I look. "}, {"functionCall": {"name": "ls"}}]),
+        given(14),
+        message(15, "user", [{"text": "and now?"}]),
+        message(16, "gemini", [{"text": "Soon."}]),
+    ]
+    again = [one | {"id": f"n{i}"} for i, one in enumerate(copies)]
+    later = [message(20, "user", [{"text": "and now?"}]), message(21, "gemini", "Now.", model="gemini-x")]
+    lines = [whole(context), *asked, *copies, whole(*copies), *later, *again, *later, whole(*again, *later)]
+    lines += [
+        {"$set": {"sessionId": SESSION}},
+        whole(*again, *later),
+        message(30, "user", [{"text": "thanks"}]),
+    ]
+    asks, said, _ = told(tmp_path, lines)
+    assert asks == ["fix it", "and now?", "and now?", "thanks"]
+    assert said == ["I look.", "Soon.", "Now."]
+
+
+def test_a_history_that_was_summed_up(tmp_path: Path) -> None:
+    """What is kept of it has new ids, and stands in the whole history alone; so may what is new."""
+    kept = message(3, "user", [{"text": "and now?"}])
+    lines = [message(1, "user", [{"text": "fix it"}]), message(2, "gemini", "Ok.", model="gemini-x"), kept]
+    summary = message(11, "user", [{"text": "<state_snapshot>x</state_snapshot>"}])
+    ack = message(12, "gemini", [{"text": "Got it. Thanks for the additional context!"}])
+    lines.append(whole(summary, ack, kept | {"id": "n3"}, message(13, "user", [{"text": "and then?"}])))
+    asked, said, found = told(tmp_path, lines)
+    assert (asked, said) == (["fix it", "and now?", "and then?"], ["Ok."])
+    assert [one.automatic for one in found if isinstance(one, UserTurn)] == ["", "", "continuation", ""]
+
+
+def test_thoughts_among_an_answers_parts_are_no_words_of_it(tmp_path: Path) -> None:
+    parts = [{"text": "hm", "thought": True}, {"text": "Done."}, {"functionCall": {"name": "ls"}}]
+    lines = [message(1, "user", "fix it"), message(2, "gemini", "Done.", model="gemini-x")]
+    _, said, found = told(tmp_path, [*lines, message(2, "gemini", parts, model="gemini-x")])
+    [turn] = [one for one in found if isinstance(one, AgentTurn)]
+    assert (said, turn.thinking) == (["Done."], "hm")
+
+
+def test_a_way_back_tells_what_it_took_out(tmp_path: Path) -> None:
+    lines = [message(n, "user" if n % 2 else "gemini", f"say {n}", model="gemini-x") for n in range(1, 7)]
+    lines.insert(4, given(9))
+    back = [{"$rewindTo": "m3"}, {"$rewindTo": "m99"}, message(10, "user", "say 3")]
+    asked, _, found = told(tmp_path, [*lines, *back])
+    assert asked == ["say 1", "say 3", "say 5", "say 3"]
+    assert [(one.name, one.value) for one in found if isinstance(one, Feedback)] == [("rolled_back_turns", 2)]

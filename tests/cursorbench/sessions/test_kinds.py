@@ -67,6 +67,24 @@ def test_what_a_client_notes_beside_a_log_is_no_file_of_an_unknown_kind(tmp_path
     assert [path.name for path in kinds.files(tmp_path)] == ["agent-a1.jsonl", "agent-a2.meta.json"]
 
 
+def test_what_a_tool_gave_is_no_session(tmp_path: Path) -> None:
+    """Clients keep long outputs beside a session: those that held a log were sessions of their own."""
+    session = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
+    for name in (
+        f"p/{session}.jsonl",
+        f"p/{session}/tool-results/toolu_1.txt",  # Claude Code's
+        f"p/{session}/subagents/agent-1.jsonl",
+        "g/chats/session-1.jsonl",
+        "g/tool-outputs/session-1/cat_1.txt",  # Gemini CLI's
+        "mine/tool-results/one.jsonl",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    found = {str(path.relative_to(tmp_path)) for path in kinds.files(tmp_path)}
+    kept = {"g/chats/session-1.jsonl", "mine/tool-results/one.jsonl", f"p/{session}.jsonl"}
+    assert found == kept | {f"p/{session}/subagents/agent-1.jsonl"}
+
+
 @pytest.mark.parametrize("kind", [None, "claude-code", "aider"])
 def test_folders_that_cannot_be_listed_are_quarantined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,10 @@ AROUND = STEERED.replace("{}\n\n", "")
 QUEUED = (
     "<system-reminder>\nThe user sent the following message:\n{}\n\n"
     "Please address this message and continue with your tasks.\n</system-reminder>"
+)
+HINT = (
+    "User steering update:\n<user_input>\n{}\n</user_input>\n"
+    "Internal instruction: Re-evaluate the active plan using this update. Do not cancel/skip tasks."
 )
 REMINDED = "<system-reminder>x</system-reminder>"
 LISTED = "<bash-input>ls</bash-input>\n<bash-stdout>a</bash-stdout><bash-stderr></bash-stderr>"
@@ -224,6 +229,7 @@ STOP = "[Request interrupted by user]"
         (f"{RAN}\n{NOTICE}", [("meta", f"{RAN}\n{NOTICE}")]),
         (EXPANDED, [("command", EXPANDED)]),
         (STEERED.format("bake it"), [("meta", AROUND), ("", "bake it")]),
+        (HINT.format("bake it"), [("meta", HINT.replace("{}\n", "")), ("", "bake it")]),
         (QUEUED.format("bake it"), [("meta", QUEUED.replace("{}\n\n", "")), ("", "bake it")]),
         (
             f"{REMINDED}\n{STEERED.format('bake')}\n{STEERED.format('it')}\n{REMINDED}",
@@ -374,3 +380,11 @@ def test_a_line_without_marks_has_one_author(text: str) -> None:
 @pytest.mark.parametrize("mark", ["<", "#", "[", "\n"])
 def test_a_mark_may_be_anywhere(mark: str) -> None:
     assert is_marked(f"a {mark} b")
+
+
+def test_blank_lines_behind_a_clients_words_are_looked_at_once() -> None:
+    """30 kB of them kept the gateway from all else for fifteen seconds."""
+    text = "The user sent the following message:\nbake" + "\n" * 100_000 + "it"
+    begun = time.process_time()
+    assert words_of(text) == text
+    assert time.process_time() - begun < 5

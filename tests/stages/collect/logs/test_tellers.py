@@ -179,6 +179,24 @@ def continue_data(headed: bool) -> str:
     return "\n".join(json.dumps({"eventName": name, **common, **told}) for name, told in events.items())
 
 
+def trace() -> str:
+    """A command of the session, as Agent Trace's reference hook writes it."""
+    found = {"contributor": {"type": "ai"}, "ranges": [{"start_line": 1, "end_line": 1}]}
+    metadata = {"session_id": SESSION, "tool_name": "Bash", "tool_use_id": "t", "command": "ls"}
+    record = {"version": "1.0", "id": "r", "timestamp": TIME, "metadata": metadata}
+    return json.dumps(record | {"files": [{"path": ".shell-history", "conversations": [found]}]})
+
+
+@pytest.mark.parametrize("other", ["z_jsonl", "z_md"])
+def test_a_trace_hides_no_session_of_which_it_has_a_command(tmp_path: Path, other: str) -> None:
+    """All that the agent's own log, or a transcript of it, said was left out for one command's sake."""
+    told = {other: SPECSTORY if other == "z_md" else claude_code()}
+    alone = collect(tmp_path / "alone", **told).metrics
+    made = collect(tmp_path / "both", a_jsonl=trace(), **told).metrics
+    assert made["said"] == alone["said"]
+    assert made["quarantined"] == {LEFT_OUT: 1}
+
+
 @pytest.mark.parametrize("headed", [False, True])
 def test_a_session_of_continue_counts_though_its_development_data_is_named_first(
     tmp_path: Path, headed: bool
