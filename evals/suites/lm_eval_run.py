@@ -24,7 +24,7 @@ def quiet() -> Iterator[io.StringIO]:
     for logger in loggers:
         logger.setLevel(logging.ERROR)
     try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said), _mute_children():
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said), _mute_programs():
             yield said
     finally:
         for logger, level in zip(loggers, levels, strict=True):
@@ -74,14 +74,15 @@ def shots_by_document() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _mute_children() -> Iterator[None]:
-    """No stderr for programs: the harness runs `git describe` wherever it is, in no clone too."""
-    kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
+def _mute_programs() -> Iterator[None]:
+    """No word of programs: the harness runs `git describe` wherever it is, in no clone too, and a task's own
+    judge what it likes, whose stdout would stand before the command's document."""
+    with contextlib.ExitStack() as undo:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        undo.callback(os.close, nowhere)
+        for stream in (1, 2):
+            kept = os.dup(stream)
+            undo.callback(os.close, kept)
+            undo.callback(os.dup2, kept, stream)
+            os.dup2(nowhere, stream)
         yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)

@@ -187,7 +187,9 @@ class LmEvalSuite:
             yield
         except RtrlError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            if isinstance(error, SystemExit) and _by_signal(error):
+                raise
             why = f"lm-eval task {self._task_name!r} {what}: {type(error).__name__}: {error}"
             if error.__cause__ is not None:  # as of `datasets`, whose own words say nothing
                 why += f" ({error.__cause__})"
@@ -204,6 +206,12 @@ class LmEvalSuite:
         if not documents:
             raise InputMissingError(f"lm-eval task {self._task_name!r} has no documents")
         return documents[: self._limit]
+
+
+def _by_signal(error: SystemExit) -> bool:
+    """Whether a signal ends the command (128 and its number), and not a task's `sys.exit()`, with which it
+    would end as if the candidate had passed."""
+    return isinstance(error.code, int) and error.code > 128
 
 
 @cache

@@ -368,18 +368,45 @@ def _file_task(folder: Path, documents: bytes, rest: str = "", code: str = "") -
         (b'{"q": "a", "a": 7}\n', "", "'rtrl_file' cannot be loaded: IndexError"),
         (DOCUMENTS, "def go(doc, results):\n    raise KeyError('solved')\n", "fails: KeyError: 'solved'"),
         (DOCUMENTS, "def go(doc, results):\n    return {'acc': 'yes'}\n", "'rtrl_file' fails: TypeError"),
+        (DOCUMENTS, "def go(doc, results):\n    raise SystemExit\n", "'rtrl_file' fails: SystemExit"),
+        (DOCUMENTS, "def go(doc, results):\n    raise SystemExit('no key')\n", "SystemExit: no key"),
     ],
 )
 def test_what_a_task_itself_raises_is_its_own(
     random_model: Path, tmp_path: Path, documents: bytes, code: str, said: str
 ) -> None:
-    """It was a bug of rtrl (exit 1), and no word of which task."""
+    """It was a bug of rtrl (exit 1), and no word of which task; of `sys.exit()` a command that passed (0)."""
     rest = "process_results: !function code.go\n" if code else ""
     suite = LmEvalSuite("rtrl_file", include=_file_task(tmp_path / "tasks", documents, rest, code))
     with pytest.raises(UsageError, match=re.escape(said)) as caught:
         suite.run(subject(random_model), suite.cases(), lambda n: None)
     assert "documents" in caught.value.hint
     assert caught.value.code == 2
+
+
+def test_a_signal_that_comes_while_a_task_judges_is_none_of_the_tasks_own(
+    random_model: Path, tmp_path: Path
+) -> None:
+    code = "def go(doc, results):\n    raise SystemExit(143)\n"
+    folder = _file_task(tmp_path / "tasks", DOCUMENTS, "process_results: !function code.go\n", code)
+    suite = LmEvalSuite("rtrl_file", include=folder)
+    with pytest.raises(SystemExit, match="143"):
+        suite.run(subject(random_model), suite.cases(), lambda n: None)
+
+
+def test_what_a_task_prints_is_not_on_the_commands_stdout(
+    random_model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of a judge that is a program each verdict stood before the JSON document."""
+    code = (
+        "import subprocess\ndef go(doc, results):\n    print('noise')\n"
+        "    subprocess.run(['echo', 'noise'], check=True)\n    return {'acc': 1.0}\n"
+    )
+    folder = _file_task(tmp_path / "tasks", DOCUMENTS, "process_results: !function code.go\n", code)
+    suite = LmEvalSuite("rtrl_file", include=folder)
+    suite.run(subject(random_model), suite.cases(), lambda n: None)
+    os.write(1, b"the document")
+    assert capfd.readouterr().out == "the document"
 
 
 @pytest.mark.parametrize(
