@@ -44,6 +44,11 @@ def undescribed() -> Iterator[None]:
         evaluator.add_env_info = describe
 
 
+def content_of(document: Any) -> int:
+    """A number that stands for what a document says, but for what is no JSON (pictures)."""
+    return zlib.crc32(json.dumps(document, sort_keys=True, default=lambda _: "").encode())
+
+
 @contextlib.contextmanager
 def shots_by_document() -> Iterator[None]:
     """Which examples stand before a document is drawn from the document, and not from its place in a batch.
@@ -59,12 +64,14 @@ def shots_by_document() -> Iterator[None]:
         drawn = task.fewshot_context
 
         def drawn_for(document: Any, *given: Any, **named: Any) -> Any:
-            told = json.dumps(document, sort_keys=True, default=lambda _: "")
-            task.set_fewshot_seed(zlib.crc32(told.encode()))
+            task.set_fewshot_seed(content_of(document))
             return drawn(document, *given, **named)
 
         task.fewshot_context = drawn_for
-        build(task, **asked)
+        try:
+            build(task, **asked)
+        finally:
+            del task.fewshot_context
 
     Task.build_all_requests = built
     try:

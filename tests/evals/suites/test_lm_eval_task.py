@@ -126,6 +126,38 @@ def test_a_task_that_generates(random_model: Path, tmp_path: Path) -> None:
     assert [one.values["exact_match"] for one in found] == [(0.0, 1.0), (0.0, 1.0)]
 
 
+def test_a_case_is_a_document_and_no_place_in_a_list(tmp_path: Path) -> None:
+    """A task that drops doubles by a set has its documents in another order in every process: of an eval that
+    was killed some were tried twice and others never, and the arms compared one document with another."""
+    folder = _writing_task(tmp_path / "tasks", "rtrl_say")
+    before = LmEvalSuite("rtrl_say", include=folder).cases()
+    assert LmEvalSuite("rtrl_say", include=folder).cases() == before
+    docs = folder / "docs.py"
+    docs.write_text(docs.read_text().replace("'os'}])", "'os'}][::-1])"))
+    after = LmEvalSuite("rtrl_say", include=folder).cases()
+    assert len(after) == 2
+    assert not set(after) & set(before)
+
+
+def test_documents_are_loaded_once_for_all_checkpoints(random_model: Path, tmp_path: Path) -> None:
+    """Of a task that gives others each time the arms were asked different ones under the same names."""
+    folder = _writing_task(tmp_path / "tasks", "rtrl_say")
+    with (folder / "docs.py").open("a") as stream:
+        stream.write(
+            "import itertools\nnumber = itertools.count()\n"
+            "def anew(**_):\n"
+            "    return {'test': Dataset.from_list([{'q': f'def f{next(number)}(', 'a': 'x'}])}\n"
+            "def judged(doc, results):\n    return {'right': float(doc['q'][5])}\n"
+        )
+    task = folder / "rtrl_say.yaml"
+    head, _, _ = task.read_text().replace("docs.load", "docs.anew").partition("metric_list:")
+    metric = "metric: right, aggregation: mean, higher_is_better: true"
+    task.write_text(f"{head}process_results: !function docs.judged\nmetric_list:\n  - {{{metric}}}\n")
+    suite = LmEvalSuite("rtrl_say", include=folder)
+    ran = [suite.run(subject(random_model), suite.cases(), lambda n: None) for _ in range(2)]
+    assert ran[0] == ran[1]
+
+
 def _asked(folder: Path, settings: dict[str, Any]) -> Any:
     from evals.suites.engine_lm import EngineLM
 
@@ -475,3 +507,25 @@ def test_documents_that_cannot_be_fetched_are_nobodys_mistake(tmp_path: Path) ->
     (folder / "code.py").write_text("def load(**_):\n    raise ConnectionError('no route')\n")
     with pytest.raises(DependencyDownError, match="no route"):
         _ = LmEvalSuite("rtrl_file", include=folder).spec
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "OSError(28, 'No space left on device')",
+        "MemoryError('4 GiB')",
+        "ImportError('a.so: failed to map segment from shared object')",
+    ],
+)
+def test_what_the_machine_lacks_is_nobodys_mistake(tmp_path: Path, raised: str) -> None:
+    """Of a full disk `datasets` says that the documents were not generated: a cron's log named the YAML."""
+    folder = _file_task(tmp_path / "tasks", DOCUMENTS)
+    task = folder / "rtrl_file.yaml"
+    task.write_text(task.read_text().replace("dataset_path: json", "custom_dataset: !function code.load"))
+    (folder / "code.py").write_text(
+        f"def load(**_):\n    try:\n        raise {raised}\n"
+        "    except Exception as error:\n        raise RuntimeError('not generated') from error\n"
+    )
+    with pytest.raises(DependencyDownError, match="not generated") as caught:
+        _ = LmEvalSuite("rtrl_file", include=folder).spec
+    assert "HF_HOME" in caught.value.hint
