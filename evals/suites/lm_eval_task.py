@@ -155,9 +155,11 @@ class LmEvalSuite:
         if self._task_name not in found.all_tasks:
             found = _everything(tuple(self._include))
         if self._task_name not in found.all_subtasks:
+            several = self._task_name in (*found.all_groups, *found.all_tags)
             raise UsageError(
-                f"lm-eval has no task {self._task_name!r}",
-                hint=unread(self._include) or "one task, no group; own tasks: eval.lm_eval_include",
+                f"lm-eval has no task {self._task_name!r}{', but several of that name' if several else ''}",
+                hint=(not several and unread(self._include))
+                or "one task, no group; own tasks: eval.lm_eval_include",
             )
         if (found.task_index[self._task_name].cfg or {}).get("unsafe_code"):  # HumanEval, MBPP
             raise UsageError(

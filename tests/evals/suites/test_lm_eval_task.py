@@ -174,6 +174,14 @@ def test_a_task_is_sampled_as_it_says(random_model: Path) -> None:
         _asked(random_model, {**settings, "num_beams": 4, "max_gen_toks": 8})
 
 
+def test_a_text_begins_where_there_is_no_prompt(random_model: Path) -> None:
+    """vLLM refuses an empty prompt, and that was said to be damage (12)."""
+    from evals.suites.engine_lm import EngineLM
+
+    model = EngineLM(subject(random_model, context=64))
+    assert model._asked("", {"max_gen_toks": 63}).prompt == (model.prefix_token_id,)
+
+
 def test_answers_as_long_as_the_context_are_refused(random_model: Path) -> None:
     """A prompt lost its beginning for each token too many: empty ones were the engine's failure (12)."""
     with pytest.raises(UsageError, match="64 tokens, which leave no room for a prompt") as caught:
@@ -184,7 +192,8 @@ def test_answers_as_long_as_the_context_are_refused(random_model: Path) -> None:
 def test_a_group_of_own_tasks_is_none(tmp_path: Path) -> None:
     tasks = _writing_task(tmp_path / "tasks", "rtrl_say")
     (tasks / "both.yaml").write_text("group: rtrl_both\ntask: [rtrl_say]\n")
-    with pytest.raises(UsageError, match="has no task 'rtrl_both'") as caught:
+    (tasks / "a.yaml").write_text("task: rtrl_a\n  x: [\n")  # which has nothing to do with it
+    with pytest.raises(UsageError, match="has no task 'rtrl_both', but several of that name") as caught:
         LmEvalSuite("rtrl_both", include=tasks).require_known()
     assert "no group" in caught.value.hint
 
