@@ -119,7 +119,7 @@ class EngineLM(TemplateLM):  # type: ignore[misc]
         )
         stop = handle_stop_sequences(known.get("until"), self.tokenizer.decode(self.eot_token_id))
         return TextRequest(
-            tuple(prompt),
+            tuple(prompt or [self.prefix_token_id]),  # as for likelihoods; no engine goes on from nothing
             room,
             tuple(filter(None, stop)),
             float(known.get("temperature", 0.0)),

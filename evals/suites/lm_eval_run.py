@@ -24,7 +24,7 @@ def quiet() -> Iterator[io.StringIO]:
     for logger in loggers:
         logger.setLevel(logging.ERROR)
     try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said), _mute_children():
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said), _mute_programs():
             yield said
     finally:
         for logger, level in zip(loggers, levels, strict=True):
@@ -44,6 +44,11 @@ def undescribed() -> Iterator[None]:
         evaluator.add_env_info = describe
 
 
+def content_of(document: Any) -> int:
+    """A number that stands for what a document says, but for what is no JSON (pictures)."""
+    return zlib.crc32(json.dumps(document, sort_keys=True, default=lambda _: "").encode())
+
+
 @contextlib.contextmanager
 def shots_by_document() -> Iterator[None]:
     """Which examples stand before a document is drawn from the document, and not from its place in a batch.
@@ -59,12 +64,14 @@ def shots_by_document() -> Iterator[None]:
         drawn = task.fewshot_context
 
         def drawn_for(document: Any, *given: Any, **named: Any) -> Any:
-            told = json.dumps(document, sort_keys=True, default=lambda _: "")
-            task.set_fewshot_seed(zlib.crc32(told.encode()))
+            task.set_fewshot_seed(content_of(document))
             return drawn(document, *given, **named)
 
         task.fewshot_context = drawn_for
-        build(task, **asked)
+        try:
+            build(task, **asked)
+        finally:
+            del task.fewshot_context
 
     Task.build_all_requests = built
     try:
@@ -74,14 +81,15 @@ def shots_by_document() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _mute_children() -> Iterator[None]:
-    """No stderr for programs: the harness runs `git describe` wherever it is, in no clone too."""
-    kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
+def _mute_programs() -> Iterator[None]:
+    """No word of programs: the harness runs `git describe` wherever it is, in no clone too, and a task's own
+    judge what it likes, whose stdout would stand before the command's document."""
+    with contextlib.ExitStack() as undo:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        undo.callback(os.close, nowhere)
+        for stream in (1, 2):
+            kept = os.dup(stream)
+            undo.callback(os.close, kept)
+            undo.callback(os.dup2, kept, stream)
+            os.dup2(nowhere, stream)
         yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)

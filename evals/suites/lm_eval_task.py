@@ -13,6 +13,7 @@ Not for tasks that execute model-written code: those need the sandbox.
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
@@ -23,11 +24,12 @@ from cursorbench.errors import DependencyDownError, InputMissingError, Integrity
 from evals.cases import Attempt, Direction, Metric, SuiteSpec
 from evals.suites.base import Advance, Subject
 from evals.suites.declared_tasks import require_one, unread
-from evals.suites.lm_eval_run import quiet, shots_by_document, undescribed
+from evals.suites.lm_eval_run import content_of, quiet, shots_by_document, undescribed
 
 OWN_TASKS = Path(__file__).with_name("tasks")
 SHARE_MARGIN = 0.05
 OTHER_MARGIN = 0.05
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 # Aggregations of lm-eval that are exp or log2 of the samples' ratio; samples are (log-likelihood, weight).
 _LIKELIHOODS = ("perplexity", "weighted_perplexity", "bits_per_byte")
 _MEANS = ("mean", "nanmean")  # aggregations of lm-eval that are means over documents
@@ -90,13 +92,14 @@ class LmEvalSuite:
         return {name: of for name, of in found.items() if of}
 
     def cases(self) -> Sequence[str]:
-        """`TASK:INDEX` of each document."""
-        return [f"{self._task_name}:{index}" for index in range(len(self._documents))]
+        """`TASK:INDEX:CONTENT` of each document. By index alone what a killed run or an earlier report has of
+        one would be taken for another's, where a task gives them in another order each time (of a set)."""
+        return [*self._indices]
 
     def run(self, subject: Subject, cases: Sequence[str], advance: Advance, first: int = 0) -> list[Attempt]:
         """Score the documents. Raises IntegrityError (12) when the checkpoint gives no finite number, and
         UsageError (2) when the task's own code fails."""
-        indices = sorted(int(case.rpartition(":")[2]) for case in cases)
+        indices = sorted(self._indices[case] for case in cases)
         with quiet() as said:
             samples = _of_first_filter(self._evaluate(subject, indices))
         if len(samples) != len(indices):
@@ -104,10 +107,10 @@ class LmEvalSuite:
                 f"lm-eval scored {len(samples)} of {len(indices)} documents", hint=said.getvalue()[-500:]
             )
         advance(len(samples))
-        return [self._attempt(sample, subject, first) for sample in samples]
+        named = {index: case for case, index in self._indices.items()}
+        return [self._attempt(named[sample["doc_id"]], sample, subject, first) for sample in samples]
 
-    def _attempt(self, sample: dict[str, Any], subject: Subject, number: int) -> Attempt:
-        case = f"{self._task_name}:{sample['doc_id']}"
+    def _attempt(self, case: str, sample: dict[str, Any], subject: Subject, number: int) -> Attempt:
         if missing := sorted(self._of_documents.keys() - sample.keys()):
             raise UsageError(
                 f"lm-eval task {self._task_name!r} gave no {missing[0]} of {case}",
@@ -134,7 +137,7 @@ class LmEvalSuite:
         with undescribed(), shots_by_document(), self._told("fails"):
             results = simple_evaluate(
                 model=EngineLM(subject, self.batch),
-                tasks=[self._task_name],
+                tasks=[self._task],  # loaded once: whatever it gives, all checkpoints are asked the same
                 task_manager=self._manager,
                 samples={self._task_name: indices},
                 bootstrap_iters=0,
@@ -152,9 +155,11 @@ class LmEvalSuite:
         if self._task_name not in found.all_tasks:
             found = _everything(tuple(self._include))
         if self._task_name not in found.all_subtasks:
+            several = self._task_name in (*found.all_groups, *found.all_tags)
             raise UsageError(
-                f"lm-eval has no task {self._task_name!r}",
-                hint=unread(self._include) or "one task, no group; own tasks: eval.lm_eval_include",
+                f"lm-eval has no task {self._task_name!r}{', but several of that name' if several else ''}",
+                hint=(not several and unread(self._include))
+                or "one task, no group; own tasks: eval.lm_eval_include",
             )
         if (found.task_index[self._task_name].cfg or {}).get("unsafe_code"):  # HumanEval, MBPP
             raise UsageError(
@@ -181,19 +186,24 @@ class LmEvalSuite:
 
         Raises:
             UsageError: (exit 2) they did.
-            DependencyDownError: (exit 13) its documents could not be fetched.
+            DependencyDownError: (exit 13) its documents could not be fetched, or there is no room for them.
         """
         try:
             yield
         except RtrlError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            if isinstance(error, SystemExit) and _by_signal(error):
+                raise
             why = f"lm-eval task {self._task_name!r} {what}: {type(error).__name__}: {error}"
             if error.__cause__ is not None:  # as of `datasets`, whose own words say nothing
                 why += f" ({error.__cause__})"
             why = why[:500]
             if isinstance(error, ConnectionError | TimeoutError):
                 raise DependencyDownError(why, hint="the network, or documents that are here") from error
+            if _of_machine(error):
+                hint = "room on its disk, where documents are unpacked (HF_HOME), and memory; then run again"
+                raise DependencyDownError(why, hint=hint) from error
             hint = "its YAML, its code or its documents; --debug shows where"
             raise UsageError(why.removesuffix(": "), hint=hint) from error
 
@@ -204,6 +214,29 @@ class LmEvalSuite:
         if not documents:
             raise InputMissingError(f"lm-eval task {self._task_name!r} has no documents")
         return documents[: self._limit]
+
+    @cached_property
+    def _indices(self) -> dict[str, int]:
+        told = enumerate(map(content_of, self._documents))
+        return {f"{self._task_name}:{index}:{content:08x}": index for index, content in told}
+
+
+def _by_signal(error: SystemExit) -> bool:
+    """Whether a signal ends the command (128 and its number), and not a task's `sys.exit()`, with which it
+    would end as if the candidate had passed."""
+    return isinstance(error.code, int) and error.code > 128
+
+
+def _of_machine(error: BaseException | None) -> bool:
+    """Whether the machine had no room or no memory; `datasets` tells of it as of damaged documents, the
+    loader of libraries as of an import."""
+    while error is not None:
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _NO_ROOM):
+            return True
+        if isinstance(error, ImportError) and "failed to map segment" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 @cache

@@ -23,7 +23,7 @@ def command(
 
     found = Workspace.find(workspace)
     seen = {"workspace": str(found.root), "serving": serving(found.run_dir), **glance(found.store_dir)}
-    warnings = _set_up_otherwise(found) if seen["serving"] else []
+    warnings = [*_away(found.run_dir), *_set_up_otherwise(found)] if seen["serving"] else []
     for line in seen["lines"]:
         line["alarms"], unread = _alarms(found.store_dir, line["line"])
         warnings += unread
@@ -40,6 +40,38 @@ def _alarms(store_dir: Path, line: str) -> tuple[list[dict[str, Any]], list[str]
         return [one.alarm for one in standing(store_dir, line) if not one.acknowledged], []
     except IntegrityError as error:
         return [], [f"line {line}: {error.message} (`rtrl verify --full`)"]
+
+
+_ASKED_S = 2.0  # that a gateway may take to say how its engines are
+_AWAY = {
+    "starting": "is starting",
+    "down": "is down",
+    "unknown": "changes its weights, or could not be verified",
+}
+
+
+def _away(run_dir: Path) -> list[str]:
+    """Which engines of the running `rtrl serve` do not answer: it goes on without, and starts them again."""
+    from http.client import HTTPException
+
+    from stages.target.endpoint import running_endpoint
+    from stages.target.wire import ask
+
+    endpoint = running_endpoint(run_dir)
+    if endpoint is None:
+        return []
+    try:
+        _, told = ask(endpoint, "GET", "/admin/served", None, _ASKED_S)
+    except (OSError, HTTPException):
+        told = None
+    if told is None:
+        return ["the gateway does not say how its engines are: see the output of `rtrl serve`"]
+    found = [(endpoint.line, each) for each in told.get("engines", [told])]
+    found += [(arm, each) for arm in ("canary", "holdback") if (each := told.get(arm))]
+    found += [(line, each) for line, each in told.get("lines", {}).items()]
+    named = [(" ".join(filter(None, (name, each.get("name")))), each.get("engine")) for name, each in found]
+    log = endpoint.engine.log
+    return [f"the engine of {name} {_AWAY[how]} (log: {log})" for name, how in named if how in _AWAY]
 
 
 def _set_up_otherwise(workspace: Place) -> list[str]:

@@ -69,7 +69,7 @@ class EnginePort:
             answer = await self._open().post(path, json=body, timeout=limit, headers=headers)
         except httpx.HTTPError as error:
             raise DependencyDownError(
-                f"the engine at {self.base_url} does not answer {path}: {error or type(error).__name__}",
+                f"the engine at {self.base_url} does not answer {path}: {str(error) or type(error).__name__}",
                 hint="`rtrl serve` starts a dead engine again by itself; its log is in store/logs",
             ) from error
         self._heard(answer)

@@ -51,7 +51,8 @@ def make(
         kept: the batches made so far, which survive a killed run; only cases missing there are tried.
         what: for people, why these cases.
     """
-    found = kept.read()
+    wanted = set(cases)
+    found = [one for one in kept.read() if one.case in wanted]
     done = {one.case for one in found}
     missing = [case for case in cases if case not in done]
     if missing:

@@ -52,7 +52,7 @@ async def warm_up(
                 answer = await client.post("/v1/completions", json=body, timeout=config.update_timeout_s)
             except httpx.HTTPError as error:
                 raise DependencyDownError(
-                    f"the engine did not answer a warm-up request: {error or type(error).__name__}",
+                    f"the engine did not answer a warm-up request: {str(error) or type(error).__name__}",
                     hint="its log is in store/logs",
                 ) from error
             if answer.status_code != 200:

@@ -160,7 +160,7 @@ class Admin:
             ) from error
         except (OSError, HTTPException) as error:
             raise DependencyDownError(
-                f"the gateway does not answer {path}: {error or type(error).__name__}",
+                f"the gateway does not answer {path}: {str(error) or type(error).__name__}",
                 hint="look at the output of `rtrl serve`",
             ) from error
         if status != 200 or document is None:

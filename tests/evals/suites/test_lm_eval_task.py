@@ -126,6 +126,38 @@ def test_a_task_that_generates(random_model: Path, tmp_path: Path) -> None:
     assert [one.values["exact_match"] for one in found] == [(0.0, 1.0), (0.0, 1.0)]
 
 
+def test_a_case_is_a_document_and_no_place_in_a_list(tmp_path: Path) -> None:
+    """A task that drops doubles by a set has its documents in another order in every process: of an eval that
+    was killed some were tried twice and others never, and the arms compared one document with another."""
+    folder = _writing_task(tmp_path / "tasks", "rtrl_say")
+    before = LmEvalSuite("rtrl_say", include=folder).cases()
+    assert LmEvalSuite("rtrl_say", include=folder).cases() == before
+    docs = folder / "docs.py"
+    docs.write_text(docs.read_text().replace("'os'}])", "'os'}][::-1])"))
+    after = LmEvalSuite("rtrl_say", include=folder).cases()
+    assert len(after) == 2
+    assert not set(after) & set(before)
+
+
+def test_documents_are_loaded_once_for_all_checkpoints(random_model: Path, tmp_path: Path) -> None:
+    """Of a task that gives others each time the arms were asked different ones under the same names."""
+    folder = _writing_task(tmp_path / "tasks", "rtrl_say")
+    with (folder / "docs.py").open("a") as stream:
+        stream.write(
+            "import itertools\nnumber = itertools.count()\n"
+            "def anew(**_):\n"
+            "    return {'test': Dataset.from_list([{'q': f'def f{next(number)}(', 'a': 'x'}])}\n"
+            "def judged(doc, results):\n    return {'right': float(doc['q'][5])}\n"
+        )
+    task = folder / "rtrl_say.yaml"
+    head, _, _ = task.read_text().replace("docs.load", "docs.anew").partition("metric_list:")
+    metric = "metric: right, aggregation: mean, higher_is_better: true"
+    task.write_text(f"{head}process_results: !function docs.judged\nmetric_list:\n  - {{{metric}}}\n")
+    suite = LmEvalSuite("rtrl_say", include=folder)
+    ran = [suite.run(subject(random_model), suite.cases(), lambda n: None) for _ in range(2)]
+    assert ran[0] == ran[1]
+
+
 def _asked(folder: Path, settings: dict[str, Any]) -> Any:
     from evals.suites.engine_lm import EngineLM
 
@@ -142,6 +174,14 @@ def test_a_task_is_sampled_as_it_says(random_model: Path) -> None:
         _asked(random_model, {**settings, "num_beams": 4, "max_gen_toks": 8})
 
 
+def test_a_text_begins_where_there_is_no_prompt(random_model: Path) -> None:
+    """vLLM refuses an empty prompt, and that was said to be damage (12)."""
+    from evals.suites.engine_lm import EngineLM
+
+    model = EngineLM(subject(random_model, context=64))
+    assert model._asked("", {"max_gen_toks": 63}).prompt == (model.prefix_token_id,)
+
+
 def test_answers_as_long_as_the_context_are_refused(random_model: Path) -> None:
     """A prompt lost its beginning for each token too many: empty ones were the engine's failure (12)."""
     with pytest.raises(UsageError, match="64 tokens, which leave no room for a prompt") as caught:
@@ -152,7 +192,8 @@ def test_answers_as_long_as_the_context_are_refused(random_model: Path) -> None:
 def test_a_group_of_own_tasks_is_none(tmp_path: Path) -> None:
     tasks = _writing_task(tmp_path / "tasks", "rtrl_say")
     (tasks / "both.yaml").write_text("group: rtrl_both\ntask: [rtrl_say]\n")
-    with pytest.raises(UsageError, match="has no task 'rtrl_both'") as caught:
+    (tasks / "a.yaml").write_text("task: rtrl_a\n  x: [\n")  # which has nothing to do with it
+    with pytest.raises(UsageError, match="has no task 'rtrl_both', but several of that name") as caught:
         LmEvalSuite("rtrl_both", include=tasks).require_known()
     assert "no group" in caught.value.hint
 
@@ -368,18 +409,45 @@ def _file_task(folder: Path, documents: bytes, rest: str = "", code: str = "") -
         (b'{"q": "a", "a": 7}\n', "", "'rtrl_file' cannot be loaded: IndexError"),
         (DOCUMENTS, "def go(doc, results):\n    raise KeyError('solved')\n", "fails: KeyError: 'solved'"),
         (DOCUMENTS, "def go(doc, results):\n    return {'acc': 'yes'}\n", "'rtrl_file' fails: TypeError"),
+        (DOCUMENTS, "def go(doc, results):\n    raise SystemExit\n", "'rtrl_file' fails: SystemExit"),
+        (DOCUMENTS, "def go(doc, results):\n    raise SystemExit('no key')\n", "SystemExit: no key"),
     ],
 )
 def test_what_a_task_itself_raises_is_its_own(
     random_model: Path, tmp_path: Path, documents: bytes, code: str, said: str
 ) -> None:
-    """It was a bug of rtrl (exit 1), and no word of which task."""
+    """It was a bug of rtrl (exit 1), and no word of which task; of `sys.exit()` a command that passed (0)."""
     rest = "process_results: !function code.go\n" if code else ""
     suite = LmEvalSuite("rtrl_file", include=_file_task(tmp_path / "tasks", documents, rest, code))
     with pytest.raises(UsageError, match=re.escape(said)) as caught:
         suite.run(subject(random_model), suite.cases(), lambda n: None)
     assert "documents" in caught.value.hint
     assert caught.value.code == 2
+
+
+def test_a_signal_that_comes_while_a_task_judges_is_none_of_the_tasks_own(
+    random_model: Path, tmp_path: Path
+) -> None:
+    code = "def go(doc, results):\n    raise SystemExit(143)\n"
+    folder = _file_task(tmp_path / "tasks", DOCUMENTS, "process_results: !function code.go\n", code)
+    suite = LmEvalSuite("rtrl_file", include=folder)
+    with pytest.raises(SystemExit, match="143"):
+        suite.run(subject(random_model), suite.cases(), lambda n: None)
+
+
+def test_what_a_task_prints_is_not_on_the_commands_stdout(
+    random_model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of a judge that is a program each verdict stood before the JSON document."""
+    code = (
+        "import subprocess\ndef go(doc, results):\n    print('noise')\n"
+        "    subprocess.run(['echo', 'noise'], check=True)\n    return {'acc': 1.0}\n"
+    )
+    folder = _file_task(tmp_path / "tasks", DOCUMENTS, "process_results: !function code.go\n", code)
+    suite = LmEvalSuite("rtrl_file", include=folder)
+    suite.run(subject(random_model), suite.cases(), lambda n: None)
+    os.write(1, b"the document")
+    assert capfd.readouterr().out == "the document"
 
 
 @pytest.mark.parametrize(
@@ -448,3 +516,25 @@ def test_documents_that_cannot_be_fetched_are_nobodys_mistake(tmp_path: Path) ->
     (folder / "code.py").write_text("def load(**_):\n    raise ConnectionError('no route')\n")
     with pytest.raises(DependencyDownError, match="no route"):
         _ = LmEvalSuite("rtrl_file", include=folder).spec
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "OSError(28, 'No space left on device')",
+        "MemoryError('4 GiB')",
+        "ImportError('a.so: failed to map segment from shared object')",
+    ],
+)
+def test_what_the_machine_lacks_is_nobodys_mistake(tmp_path: Path, raised: str) -> None:
+    """Of a full disk `datasets` says that the documents were not generated: a cron's log named the YAML."""
+    folder = _file_task(tmp_path / "tasks", DOCUMENTS)
+    task = folder / "rtrl_file.yaml"
+    task.write_text(task.read_text().replace("dataset_path: json", "custom_dataset: !function code.load"))
+    (folder / "code.py").write_text(
+        f"def load(**_):\n    try:\n        raise {raised}\n"
+        "    except Exception as error:\n        raise RuntimeError('not generated') from error\n"
+    )
+    with pytest.raises(DependencyDownError, match="not generated") as caught:
+        _ = LmEvalSuite("rtrl_file", include=folder).spec
+    assert "HF_HOME" in caught.value.hint

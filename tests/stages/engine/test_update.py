@@ -21,6 +21,7 @@ from safetensors.numpy import save_file
 from stages.engine import weights_file
 from stages.engine.config import EngineConfig
 from stages.engine.identity import UpdateImpossibleError, different_files, identity_of, require_same_model
+from stages.engine.port import EnginePort
 from stages.engine.update import EngineControl
 from stages.errors import DependencyDownError, IntegrityError
 
@@ -345,3 +346,15 @@ def test_only_weights_may_differ(checkpoint: Path, tmp_path: Path) -> None:
     (same / "config.json").write_text("{")
     with pytest.raises(IntegrityError):
         require_same_model(identity_of(checkpoint), same)
+
+
+async def test_an_error_without_words_is_told_by_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a core that was killed in a swap: "does not answer /pause?mode=abort: ", and nothing behind it."""
+
+    async def post(*_: object, **__: object) -> httpx.Response:
+        raise httpx.ReadError("")
+
+    monkeypatch.setattr(httpx.AsyncClient, "post", post)
+    async with EnginePort("http://127.0.0.1:1", "key", EngineConfig()) as port:
+        with pytest.raises(DependencyDownError, match=r"does not answer /pause: ReadError$"):
+            await port.send("/pause")

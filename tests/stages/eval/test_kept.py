@@ -89,6 +89,16 @@ def test_a_killed_arm_goes_on_after_the_last_batch_it_kept(bench: Bench, tmp_pat
     assert [engine.asked for engine in made] == [90]
 
 
+def test_what_was_kept_of_other_cases_is_not_used(bench: Bench, tmp_path: Path) -> None:
+    suite, _ = build(bench.workspace.settings.eval, bench.workspace.root, {})[0]
+    some, others = list(suite.cases())[:5], list(suite.cases())[3:8]
+    kept = kept_at(tmp_path)
+    with Engines(StubEngine, 0, lambda one: one.path) as engines:
+        arms.make(suite, engines.subject(bench.live), some, kept, Silent())
+        found = arms.make(suite, engines.subject(bench.live), others, kept, Silent())
+    assert sorted(one.case for one in found) == sorted(others)
+
+
 @pytest.mark.usefixtures("small_batches")
 def test_every_killed_eval_gets_further(bench: Bench) -> None:
     bench.checkpoint(0.1, 0.2001, bench.live.digest)

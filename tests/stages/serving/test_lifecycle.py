@@ -46,6 +46,27 @@ def test_sigkill_leaves_nothing_running(idle: StubWorld) -> None:
     assert read_endpoint(idle.workspace.run_dir) is not None  # stale; the next start cleans up
 
 
+def test_status_says_that_an_engine_is_away(idle: StubWorld, capsys: pytest.CaptureFixture[str]) -> None:
+    """Users had 503 for as long as vLLM took to start again, and it said that the line is served."""
+
+    def told() -> list[str]:
+        assert run(["status", "-w", str(idle.workspace.root), "--json"]) == 0
+        warnings: list[str] = json.loads(capsys.readouterr().out)["warnings"]
+        return [each for each in warnings if "other settings" not in each]
+
+    endpoint = start_detached(idle.workspace, overrides=["engine.restart_backoff_s=60"])
+    assert told() == []
+    os.kill(endpoint.engine.pid, signal.SIGKILL)
+    assert wait_for(lambda: told() != [])
+    assert told() == [f"the engine of auto is down (log: {endpoint.engine.log})"]
+    os.kill(endpoint.pid, signal.SIGSTOP)
+    try:
+        assert told() == ["the gateway does not say how its engines are: see the output of `rtrl serve`"]
+    finally:
+        os.kill(endpoint.pid, signal.SIGCONT)
+        stop(idle.workspace)
+
+
 def test_readiness_is_one_document_and_sigterm_ends_cleanly(idle: StubWorld) -> None:
     stale = read_endpoint(idle.workspace.run_dir)
     process = command(idle, "--json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from http.client import RemoteDisconnected
 
 import pytest
 
@@ -73,3 +74,12 @@ def test_admin_says_what_is_served(line: Line) -> None:
     admin = Admin(endpoint, timeout_s=1)
     with pytest.raises(DependencyDownError):
         admin.served()
+
+
+def test_an_error_without_words_is_told_by_its_kind(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RemoteDisconnected
+
+    monkeypatch.setattr("stages.target.admin.ask", broken)
+    with pytest.raises(DependencyDownError, match=r"does not answer /admin/served: RemoteDisconnected$"):
+        Admin(require_endpoint(line.workspace.run_dir)).served()
