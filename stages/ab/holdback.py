@@ -2,8 +2,8 @@
 
 The same figures as of a canary, with the held back users as control. Both bounds of each gain hold over all
 looks together (two one-sided confidence sequences at half the level each), so that it can be watched for
-months. Nothing is decided from it. Every look is a row with its numbers. Not here: who is held back
-(`stages/serving/holdback.py`).
+months; each arm has two users more in them, as where a canary's promotion is decided. Nothing is decided from
+it. Every look is a row with its numbers. Not here: who is held back (`stages/serving/holdback.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from evals.ab.sample_ratio import sample_ratio
 from evals.stats.intervals import finite
 from stages.ab.config import METRICS, AbConfig
 from stages.ab.counted import told
-from stages.ab.look import fix_planned
+from stages.ab.look import fix_planned, span_of
 from stages.ab.observe import ArmSeen, observe_holdback
 from stages.ab.past import enough
 from stages.errors import InputMissingError
@@ -90,22 +90,31 @@ def compare(
 def _row(
     name: str, held: Users, live: Users, config: AbConfig, planned: float, level: float
 ) -> dict[str, Any]:
-    found = difference(held, live)
-    gain = found.value if METRICS[name][0] == "higher" else 0.0 - found.value
-    known = min(found.users) >= config.min_users and planned > 0 and found.information > 0
-    width = sequence_width(found, planned, level) if known else None
-    return {
+    found, sign = difference(held, live), 1.0 if METRICS[name][0] == "higher" else -1.0
+    row = {
         "holdback": finite(found.control),
         "live": finite(found.treated),
-        "gain": finite(gain),
-        "at_least": None if width is None else gain - width,
-        "at_most": None if width is None else gain + width,
+        "gain": finite(sign * found.value + 0.0),
+        "at_least": None,
+        "at_most": None,
         "standard_error": finite(found.standard_error),
-        "cautious_error": finite(found.cautious_error),
-        "freedom": finite(found.freedom),
+        "bound": None,
         "variance_left": finite(found.variance_left),
         "users": list(found.users),
     }
+    if min(found.users) < config.min_users or planned <= 0:
+        return row
+    span = span_of(name)
+    # few are held back: what none or one of them happened to show would be certain of them all
+    bound = difference(*(arm if span is None else arm.with_pair(span) for arm in (held, live)))
+    centre, width = sign * bound.value + 0.0, sequence_width(bound, planned, level)
+    of_bound = {
+        "gain": centre,
+        "standard_error": finite(bound.standard_error),
+        "cautious_error": finite(bound.cautious_error),
+        "freedom": finite(bound.freedom),
+    }
+    return row | {"at_least": finite(centre - width), "at_most": finite(centre + width), "bound": of_bound}
 
 
 def _words(rows: Mapping[str, Mapping[str, Any]], config: AbConfig, *, wrong: bool) -> str:

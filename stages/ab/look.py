@@ -131,7 +131,7 @@ def _metrics(config: AbConfig) -> list[AbMetric]:
             _direction(name),
             config.harm.get(name, 0.0),
             config.margins.get(name, margin),
-            span=_span(name),
+            span=span_of(name),
         )
         for name, (_, margin) in METRICS.items()
     ]
@@ -168,13 +168,13 @@ def fix_planned(
         users = live[name]
         if name not in planned and users.users >= config.min_users:
             try:
-                planned[name] = planned_information(users, config.planned_users, share, _span(name))
+                planned[name] = planned_information(users, config.planned_users, share, span_of(name))
             except ValueError:
                 continue  # all alike so far: nothing to plan with
     return planned
 
 
-def _span(name: str) -> float | None:
+def span_of(name: str) -> float | None:
     """The largest difference one user can show."""
     return None if name == "latency" else 1.0
 
