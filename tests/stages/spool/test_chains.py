@@ -76,6 +76,7 @@ def test_any_conversation_reads_back(
     spool.close()
     reader, vault = Spool.open(root / "spool"), Vault.open(root / "keys")
     chains = reader.chains(vault)
+    assert [g.id for _, g, _ in reader.generations(0, 99)] == list(expected)
     for _, g, sealed in reader.generations(0, 99):
         _, found = chains.open(g, sealed)
         assert (found.prompt.tolist(), found.output.tolist()) == expected[g.id]
