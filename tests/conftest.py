@@ -20,7 +20,7 @@ from typing import Any
 import httpx._config as defaults
 import httpx._transports.default as transports
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadScopeScheduling
 
@@ -36,8 +36,9 @@ sys.dont_write_bytecode = False
 
 # A busy machine is no failure: what an example has to be is right, not quick. Nor is a lucky one, found by
 # one run of many: all runs try the same. Others are looked for by `pytest --hypothesis-profile explore`.
-settings.register_profile("rtrl", deadline=None, derandomize=True)
-settings.register_profile("explore", deadline=None, max_examples=1000)
+UNHURRIED: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("rtrl", derandomize=True, **UNHURRIED)
+settings.register_profile("explore", max_examples=1000, **UNHURRIED)
 settings.load_profile("rtrl")
 
 # httpx reads the machine's certificates for each client anew, 20 ms of a core: once does for all tests

@@ -48,7 +48,7 @@ def test_a_chain_stores_each_token_once(tmp_path: Path) -> None:
     assert full_tokens(reader, "g29", vault).prompt.tolist() == prompt[:-2]
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.lists(
         st.tuples(
