@@ -48,7 +48,7 @@ def test_a_run_that_goes_on_keeps_its_folder_whatever_day_another_one_sees(tmp_p
 
 
 def test_a_slow_machine_fails_no_property() -> None:
-    """Hypothesis fails where six examples took half a minute to make; a setting of a test's own replaces ours."""
+    """Making six examples took half a minute: hypothesis gave up. A test's own setting replaces ours."""
     files = (conftest.ROOT / "tests").rglob("*.py")
     said = [
         one for file in files for one in re.findall(r"health_check\W+\[(.*?)\]", file.read_text(), re.DOTALL)
