@@ -31,30 +31,18 @@ RANK, STEP, SLOTS, TOKENS, PROMPT = 16, 0.02, 3, 64, 16
 
 def make(root: Path) -> tuple[Path, list[Path]]:
     """The base in float32, and two merged children with their adapters beside them."""
-    import torch
-
     from stages import modelio
     from stages.init import seed_folder
-    from stages.train import adapter
+    from stages.train.fake_child import write_lora_child
 
     base = root / "base"
     modelio.save_checkpoint(
         modelio.load_model(seed_folder()), base, companions=seed_folder(), dtype="float32"
     )
-    shape, children = adapter.Shape(RANK, 2.0 * RANK, (adapter.ALL_LINEAR,)), []
-    for seed in (1, 2):
-        model, generator = modelio.load_model(base), torch.Generator().manual_seed(seed)
-        adapter.attach(model, shape, seed)
-        with torch.no_grad():
-            for name, value in model.named_parameters():
-                if ".lora_B" in name:
-                    value.normal_(0, STEP, generator=generator)
-        values = {n: v.detach().clone() for n, v in adapter.values(dict(model.named_parameters())).items()}
-        adapter.detach(model)
-        folder = root / f"child-{seed}"
-        modelio.save_checkpoint(model, folder, companions=base, dtype="float32")
-        adapter.write_peft(folder / adapter.FOLDER, values, shape, "sha256:base")
-        children.append(folder)
+    children = [
+        write_lora_child(base, root / f"child-{seed}", base="sha256:base", rank=RANK, step=STEP, seed=seed)
+        for seed in (1, 2)
+    ]
     return base, children
 
 

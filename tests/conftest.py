@@ -20,7 +20,8 @@ from typing import Any
 import httpx._config as defaults
 import httpx._transports.default as transports
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadScopeScheduling
 
 # before torch is loaded: two workers with two threads each wait for one another on two cores
@@ -35,8 +36,9 @@ sys.dont_write_bytecode = False
 
 # A busy machine is no failure: what an example has to be is right, not quick. Nor is a lucky one, found by
 # one run of many: all runs try the same. Others are looked for by `pytest --hypothesis-profile explore`.
-settings.register_profile("rtrl", deadline=None, derandomize=True)
-settings.register_profile("explore", deadline=None, max_examples=1000)
+UNHURRIED: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("rtrl", derandomize=True, **UNHURRIED)
+settings.register_profile("explore", max_examples=1000, **UNHURRIED)
 settings.load_profile("rtrl")
 
 # httpx reads the machine's certificates for each client anew, 20 ms of a core: once does for all tests
@@ -82,6 +84,10 @@ def pytest_configure(config: pytest.Config) -> None:
     Stores and spools sync each step: on a disk the tests wait for tens of thousands of these. Whether a
     sync is there, and in which order, is tested by what the kernel is asked for, not by the disk.
     """
+    # Hypothesis takes examples from whichever of our modules a process has loaded by then: in another worker,
+    # or after other tests, a property tried others. `explore` wants them.
+    if not config.getoption("--hypothesis-profile"):
+        vars(providers)["_get_local_constants"] = lambda: providers._local_constants
     # Else libraries complain, when the process ends, of what was not taken apart. The first that is asked for
     # is the last that is done: pytest collects garbage twice before, which need not go through all of that.
     config.add_cleanup(gc.unfreeze)

@@ -43,11 +43,6 @@ def requirement_files(repository: Repository, root: str) -> dict[str, tuple[str,
     return found
 
 
-def requirements_of(text: str, folder: str = "") -> tuple[str, ...]:
-    """The requirements of a file in a folder, without options, comments and hashes: the lock has its own."""
-    return tuple(row for row in (_requirement(row, folder) for row in _lines(text)) if row)
-
-
 def _rows(repository: Repository, root: str, text: str, folder: str, seen: set[str]) -> Iterator[str]:
     """Those of a file and of files that it includes, but for those of a usual name, which are read anyway."""
     for line in _lines(text):
@@ -68,7 +63,8 @@ def _lines(text: str) -> list[str]:
 
 
 def _requirement(line: str, folder: str) -> str:
-    """A row as a requirement; "" for an option, and for a path or an address out of the tree."""
+    """A row as a requirement, without options and hashes (the lock has its own); "" for an option by itself,
+    and for a path or an address out of the tree."""
     editable = _EDITABLE.fullmatch(line)
     row = editable[1].strip() if editable else _OPTION.split(line)[0].strip()
     if found := _PATH.fullmatch(row):

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from cursorbench.errors import UsageError
 from cursorbench.harness.call_parser import RawCall, ToolSet
-from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
+from cursorbench.sessions.reading import json_value, list_of, table_of, text_of
 from cursorbench.sessions.records import json_text
 
 Checked = Literal["", "ok", "unknown_tool", "schema"]
@@ -85,12 +85,7 @@ class KnownDefinitions:
             return None
         entries: list[dict[str, Any]] = []
         for value in values:
-            if isinstance(value, str):
-                value = parsed(value.encode(errors="replace"))  # noqa: PLW2901  telemetry has it as text
-            for entry in list_of(value):
-                if isinstance(entry, str):
-                    entry = parsed(entry.encode(errors="replace"))  # noqa: PLW2901
-                entries += [entry] if isinstance(entry, dict) else []
+            entries += [one for one in map(json_value, list_of(json_value(value))) if isinstance(one, dict)]
         if not entries:
             return None
         key = blake2b(json_text(entries).encode(errors="replace"), digest_size=16).digest()

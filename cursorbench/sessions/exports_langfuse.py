@@ -12,7 +12,7 @@ from typing import Any
 
 from cursorbench.sessions import otel_vercel
 from cursorbench.sessions.definitions import offered_in
-from cursorbench.sessions.reading import list_of, milliseconds, parsed, table_of, text_of
+from cursorbench.sessions.reading import list_of, milliseconds, nested_or_text, table_of, text_of
 from cursorbench.sessions.records import first_text, number
 
 _MODEL = ("model", "providedModelName", "provided_model_name")
@@ -68,14 +68,14 @@ def scores_of(row: dict[str, Any]) -> tuple[dict[str, float], dict[str, int]]:
 
 def call(row: dict[str, Any]) -> dict[str, Any]:
     """A generation as a logged request."""
-    asked, given = _value(row.get("input")), _value(row.get("output"))
+    asked, given = nested_or_text(row.get("input")), nested_or_text(row.get("output"))
     told = dict(asked) if isinstance(asked, dict) else {}
     if "role" in told:
         asked = [told]
     elif isinstance(prompt := told.get("prompt"), str):  # of Vercel's AI SDK
         asked = [{"role": "user", "content": prompt}]
     else:
-        lists = (_value(told.get(name)) for name in ("messages", "input"))
+        lists = (nested_or_text(told.get(name)) for name in ("messages", "input"))
         asked = next((found for found in lists if isinstance(found, list)), asked)
     if isinstance(given, dict) and isinstance(given.get("message"), dict):
         given = given["message"]
@@ -84,14 +84,6 @@ def call(row: dict[str, Any]) -> dict[str, Any]:
     tools = [found for one in list_of(listed) if (found := offered_in(table_of(one)))] or told.get("tools")
     more = {"input": listed, "output": answer, "model": first_text(row, *_MODEL)}
     return {**row, **more, **({"tools": tools} if tools else {})}
-
-
-def _value(value: object) -> Any:
-    """What a text of JSON means, where that is an object or a list; else itself."""
-    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
-        return value
-    found = parsed(value.encode(errors="replace"))
-    return found if isinstance(found, dict | list) else value
 
 
 def _message(value: object) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from cursorbench.sessions.reading import json_value, table_of, text_of
+from cursorbench.sessions.reading import json_or_text, table_of, text_of
 
 TRACE = "litellm_trace_id"  # by which `openai_log` knows such a name
 NO_TEXTS = "LiteLLM kept no prompts in its spend logs (store_prompts_in_spend_logs)"
@@ -51,10 +51,4 @@ def is_other(row: dict[str, Any]) -> bool:
 
 def untold(row: dict[str, Any]) -> str:
     """Why a row tells nothing: the spend logs have no texts unless they are told to."""
-    return NO_TEXTS if is_row(row) and not any(_value(row.get(name)) for name in _TEXTS) else ""
-
-
-def _value(value: object) -> object:
-    """What a column holds, which some exports write as text."""
-    found = json_value(value)
-    return value if isinstance(found, str) else found
+    return NO_TEXTS if is_row(row) and not any(json_or_text(row.get(name)) for name in _TEXTS) else ""

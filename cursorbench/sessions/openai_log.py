@@ -22,7 +22,7 @@ from cursorbench.sessions.exports import exported, inside
 from cursorbench.sessions.exports_litellm import TRACE
 from cursorbench.sessions.items import AgentTurn, Completion, Feedback, Place, Quarantined, Read
 from cursorbench.sessions.openai_answers import answer_of, chunks_of, is_stream
-from cursorbench.sessions.reading import list_of, milliseconds, parsed, table_of, text_of
+from cursorbench.sessions.reading import list_of, milliseconds, nested_or_text, table_of, text_of
 from cursorbench.sessions.records import first_objects, first_text, mentions, number, oldest_first, opening
 from cursorbench.sessions.seen import Seen
 from cursorbench.sessions.talks import Talks, keep
@@ -218,9 +218,7 @@ def _is_exchange(record: dict[str, Any]) -> bool:
 
 def _table(value: object) -> dict[str, Any]:
     """An object, also one logged as text."""
-    if isinstance(value, str) and value.lstrip().startswith("{"):
-        value = parsed(value.encode(errors="replace"))
-    return table_of(value)
+    return table_of(nested_or_text(value))
 
 
 def _request(record: dict[str, Any]) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from cursorbench.sessions.chat import Message, message_of
-from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
+from cursorbench.sessions.reading import json_or_text, list_of, table_of, text_of
 
 
 def asked(told: dict[str, Any]) -> list[Message]:
     """The messages that the model was sent."""
     found = []
-    for message in map(table_of, list_of(_value(told.get("ai.prompt.messages")))):
+    for message in map(table_of, list_of(json_or_text(told.get("ai.prompt.messages")))):
         content = message.get("content")
         parts = [part(table_of(one)) for one in content] if isinstance(content, list) else content
         found.append(message_of({**message, "content": parts}))
@@ -27,7 +27,7 @@ def answers(told: dict[str, Any]) -> list[Message]:
     if "ai.prompt.messages" not in told:
         return []
     text = text_of(told.get("ai.response.text"))
-    calls = list_of(_value(told.get("ai.response.toolCalls")))
+    calls = list_of(json_or_text(told.get("ai.response.toolCalls")))
     parts = [{"type": "text", "text": text}] if text else []
     parts += [part({**table_of(call), "type": "tool-call"}) for call in calls]
     message = message_of({"role": "assistant", "content": parts})
@@ -38,7 +38,7 @@ def part(told: dict[str, Any]) -> dict[str, Any]:
     """A part of a message, calls and results as `chat` knows them; others as they are."""
     kind, one = told.get("type"), {"id": told.get("toolCallId")}
     if kind == "tool-call":
-        given = _value(told.get("input", told.get("args")))
+        given = json_or_text(told.get("input", told.get("args")))
         return {**one, "type": "tool_call", "name": told.get("toolName"), "arguments": given}
     if kind == "tool-result":
         output = told.get("output", told.get("result"))
@@ -47,11 +47,3 @@ def part(told: dict[str, Any]) -> dict[str, Any]:
         wrong = told.get("isError") is True or of.startswith("error-")
         return {**one, "type": "tool_call_response", "response": given, "is_error": wrong}
     return told
-
-
-def _value(value: object) -> Any:
-    """What a text of JSON means; itself where it is none."""
-    if not isinstance(value, str):
-        return value
-    found = parsed(value.encode(errors="replace"))
-    return value if isinstance(found, str) else found

@@ -15,7 +15,7 @@ from typing import Any
 from cursorbench.sessions import langchain
 from cursorbench.sessions.chat import Message, message_of
 from cursorbench.sessions.openai_answers import answer_of
-from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
+from cursorbench.sessions.reading import list_of, nested_or_text, table_of, text_of
 from cursorbench.sessions.records import first_text
 
 _ASKED = ("gen_ai.prompt", "gen_ai.prompt_json")
@@ -32,12 +32,12 @@ def is_other(told: dict[str, Any]) -> bool:
 
 def inputs(told: dict[str, Any]) -> dict[str, Any]:
     """What a call of LangSmith's was given."""
-    return table_of(_value(told.get("gen_ai.prompt"))) if _KIND in told else {}
+    return table_of(nested_or_text(told.get("gen_ai.prompt"))) if _KIND in told else {}
 
 
 def asked(told: dict[str, Any]) -> list[Message]:
     """The messages that the model was sent."""
-    value = _value(first_text(told, *_ASKED))
+    value = nested_or_text(first_text(told, *_ASKED))
     table = table_of(value)
     listed = table.get("messages", table.get("input")) if table else value
     if isinstance(listed, str):
@@ -48,7 +48,7 @@ def asked(told: dict[str, Any]) -> list[Message]:
 
 def answers(told: dict[str, Any]) -> list[Message]:
     """What it answered."""
-    value = _value(first_text(told, *_ANSWERED))
+    value = nested_or_text(first_text(told, *_ANSWERED))
     if isinstance(value, list):
         return [one for one in map(message_of, value) if one is not None]
     if isinstance(value, dict):
@@ -69,11 +69,3 @@ def by_roles(text: str) -> list[Message]:
         if role not in ("tool", "function") and not _NOTHING.fullmatch(words):
             found.append(Message({"developer": "system"}.get(role, role), text=words))
     return found
-
-
-def _value(value: object) -> Any:
-    """What a text of JSON means, where that is an object or a list; else itself."""
-    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
-        return value
-    found = parsed(value.encode(errors="replace"))
-    return found if isinstance(found, dict | list) else value

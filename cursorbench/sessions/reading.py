@@ -140,6 +140,19 @@ def json_value(value: object) -> Any:
     return parsed(value.encode(errors="replace")) if isinstance(value, str) else value
 
 
+def json_or_text(value: object) -> Any:
+    """The same, and a text that is no JSON, or only a JSON string, is itself."""
+    found = json_value(value)
+    return value if isinstance(found, str) else found
+
+
+def nested_or_text(value: object) -> Any:
+    """The same of a text of an object or a list only: what else it says is text, as `12` of a prompt is."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+        return value
+    return json_or_text(value)
+
+
 def milliseconds(value: object) -> int | None:
     """Milliseconds since the epoch of what logs call a time; None for what is none.
 

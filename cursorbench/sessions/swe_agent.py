@@ -25,7 +25,7 @@ from cursorbench.sessions.items import (
     ToolUse,
     UserTurn,
 )
-from cursorbench.sessions.reading import json_document, list_of, parsed, table_of, text_of
+from cursorbench.sessions.reading import json_document, json_value, list_of, table_of, text_of
 from cursorbench.sessions.seen import Seen
 
 KIND = "swe-agent"
@@ -66,10 +66,8 @@ class _Trajectory:
     """One task."""
 
     def __init__(self, path: Path, document: dict[str, Any]) -> None:
-        config = document.get("replay_config")
-        if isinstance(config, str):  # newer versions keep it as text
-            config = parsed(config.encode(errors="replace"))
-        self.document, self.config = document, table_of(config)
+        self.document = document
+        self.config = table_of(json_value(document.get("replay_config")))  # newer versions keep it as text
         problem = table_of(self.config.get("problem_statement"))
         task, run = text_of(problem.get("id")) or path.stem, json_text(document).encode()
         self.session = f"{task}@{blake2b(run, digest_size=8).hexdigest()}"  # a task has many runs
@@ -189,10 +187,7 @@ def _content(message: dict[str, Any]) -> str:
 
 
 def _state(step: dict[str, Any]) -> dict[str, Any]:
-    state = step.get("state")
-    if isinstance(state, str):
-        state = parsed(state.encode(errors="replace"))
-    return table_of(state)
+    return table_of(json_value(step.get("state")))
 
 
 def _changes(action: str, state: dict[str, Any]) -> tuple[Change, ...]:

@@ -6,7 +6,8 @@ Only the positions that predict a wanted token go through the output head, in bl
 size; when a gradient is wanted and there is more than one block, a block's logits are computed again
 in the backward pass instead of being kept.
 
-Not here: what the distribution is (`sampling.py`), what is done with the numbers (`score.py`, `update.py`).
+Not here: what the distribution is (`sampling.py`), what is done with the numbers (`evidence.py`,
+`update.py`).
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from cursorbench.builder.draft import overlay
 from cursorbench.builder.installed import assert_absent
 from cursorbench.builder.members import about
 from cursorbench.builder.project import Project, has_pytest, project_at
-from cursorbench.builder.requirement_files import requirements_of
 from cursorbench.builder.settings import Settings
 from cursorbench.builder.unfit import Unfit
 from cursorbench.errors import UsageError
@@ -227,9 +226,10 @@ def test_requirement_files_that_name_the_tree_or_include_others(tmp_path: Path) 
     }  # fmt: skip
     assert lock.wanted(("auto",), found) == ("attrs", "click", "hypothesis", "pytest", "six", "trio")
     assert [one.folder for one in about(found, []).members.values() if one.imported] == ["core"]
-    for row, needed in (("-e .[full]", ("a", "b", "c")), ("pytest", ("a", "b")), ("", ("a",))):
-        files = {"requirements.txt": ("b", *requirements_of(row))}
-        of = Project(name="w", dependencies=("a",), extras={"full": ("c",)}, files=files)
+    for rows, needed in (((".[full]",), ("a", "b", "c")), (("pytest",), ("a", "b")), ((), ("a",))):
+        of = Project(
+            name="w", dependencies=("a",), extras={"full": ("c",)}, files={"requirements.txt": ("b", *rows)}
+        )
         assert lock.wanted(("auto",), of) == (*needed, "pytest")
 
 
@@ -353,7 +353,7 @@ def test_a_release_in_the_environment_is_seen(tmp_path: Path, name: str, text: s
         assert_absent(tmp_path / "venv", about)
 
 
-def test_what_pip_compile_writes() -> None:
+def test_what_pip_compile_writes(tmp_path: Path) -> None:
     """The backslash stayed and took the next requirement along: no lock could be made of it."""
     text = """\
 --index-url https://example.org/simple
@@ -366,8 +366,10 @@ colorama \\
     ==0.4.6
 """
     wanted = ("attrs==23.2.0", 'iniconfig==2.0.0 ; python_version < "4"', "colorama      ==0.4.6")
-    assert requirements_of(text) == wanted
-    assert requirements_of(text.replace("\n", "\r\n")) == wanted
+    found, _ = project(
+        tmp_path, {"requirements.txt": text, "dev-requirements.txt": text.replace("\n", "\r\n")}
+    )
+    assert found.files == {"requirements.txt": wanted, "dev-requirements.txt": wanted}
 
 
 def test_the_members_of_a_workspace_are_never_installed(tmp_path: Path) -> None:

@@ -161,7 +161,11 @@ ARGUMENTS = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=60,
+    deadline=None,
+)
 @given(st.lists(st.tuples(ANY, ANY, ARGUMENTS), max_size=4), ANY)
 def test_whatever_a_model_wrote_gives_a_trajectory(
     tmp_path: Path, said: list[tuple[str, str, str]], failure: str

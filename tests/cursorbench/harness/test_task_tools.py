@@ -255,7 +255,11 @@ VALUES = st.recursive(
 FIELDS = ["path", "edits", "content", "pattern", "glob", "fixed", "start_line", "end_line", "timeout_s"]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=60,
+    deadline=None,
+)
 @given(
     st.sampled_from(["read_file", "edit_file", "lint"]),
     st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=4),

@@ -137,7 +137,7 @@ def test_run_is_limited(tmp_path, monkeypatch):
     assert with_body("import time; time.sleep(9)").timed_out
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=50)
 @given(
     st.sampled_from(["read_file", "edit_file", "search"]),
     st.dictionaries(

@@ -30,6 +30,8 @@ class Git:
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
             "GIT_CONFIG_NOSYSTEM": "1",
+            # else each commit asks two more processes whether it is time to clear up
+            "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "maintenance.auto", "GIT_CONFIG_VALUE_0": "false",
             "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@example.org",
             "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@example.org",
             "GIT_AUTHOR_DATE": f"{self.time // 1000} {self.zone}",

@@ -36,9 +36,8 @@ def test_settings_of_a_repository_for_its_output_do_not_count(git: Git) -> None:
     wrote = change(None, NEW, "folder/a.py"), change(None, NEW, "/x/other/b.py", key="other")
     for path in (git.folder, git.folder / "folder"):
         with Repository(path) as repository:
-            for got in follow(repository, wrote):
-                assert [kept.rate for kept in got.kept.values()] == [1.0] * 4
-                assert got.path in ("folder/a.py", "other/b.py")
+            found = {got.path: [kept.rate for kept in got.kept.values()] for got in follow(repository, wrote)}
+        assert found == {"folder/a.py": [1.0] * 4, "other/b.py": [1.0] * 4}
 
 
 def test_settings_and_grafts_of_a_user_do_not_count(

@@ -108,7 +108,7 @@ def applied(patch: str, base: Path, scratch: Path) -> Flat:
     return on_disk(tree)
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(before=_TREES, after=_TREES, last=_TREES)
 def test_the_patch_applied_is_the_tree(
     backend: Bubblewrap,

@@ -8,7 +8,9 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-FEW = settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(
+    max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)  # others are no JSON
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | FINITE | st.text(max_size=8),

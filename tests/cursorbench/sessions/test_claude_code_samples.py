@@ -83,7 +83,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("claude") / "log.jsonl"
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(where=st.integers(0, len(SMALL)), garbage=st.binary(max_size=80))
 def test_a_line_of_garbage_changes_nothing_else(path: Path, where: int, garbage: bytes) -> None:
     lines = list(SMALL)

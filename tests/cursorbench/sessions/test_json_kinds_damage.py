@@ -121,7 +121,9 @@ NOTE = b"""a.py
 {"type": "user", "text": "do"}, {"type": "tool_use", "name": "edit", "input": {"a": 1}}]}},
 "sessions": {"s_0123456789abcd": {"agent_id": {"tool": "claude", "id": "s", "model": "m"}}}}
 """
-FUZZ = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(
+    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 def written(log: list[dict[str, Any]]) -> list[bytes]:

@@ -45,7 +45,7 @@ def test_cut_at_any_byte_the_rest_is_recovered(tmp_path: Path) -> None:
         reader.close()
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.integers(0, 10**6))
 def test_a_flipped_byte_is_met_once_then_counted(
     tmp_path_factory: pytest.TempPathFactory, place: int
