@@ -597,11 +597,11 @@ def test_a_reward_by_hand() -> None:
     values = {
         "edit_persistence": floats(1.0, 0.5, NAN, 0.0),
         "invalid_tool_calls": floats(0, 1, 0, 3),
-        "clarified": floats(0, 0, 1, 1),
+        "clarified": floats(0, 1, 1, 1),
     }
     got = combine(values, np.zeros(4, dtype=np.int64), parse(SPEC, "test"), price=0.25)
-    assert got.terms["asking_price"].tolist() == [0, 0, -0.25, -0.25]
-    assert got.reward[[0, 1, 3]].tolist() == [1.0, 0.0, -1.0]  # -1.75 is clipped
+    assert got.terms["asking_price"].tolist() == [0, -0.25, -0.25, -0.25]
+    assert got.reward[[0, 1, 3]].tolist() == [1.0, -0.25, -1.0]  # -1.75 is clipped
     assert got.unpriced[[0, 1, 3]].tolist() == [1.0, 0.0, -1.0]  # -1.5 is clipped, too
     assert np.isnan(got.reward[2])
     assert got.excluded_by == ["", "", "edit_persistence", ""]
