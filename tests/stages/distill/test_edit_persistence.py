@@ -31,6 +31,11 @@ def test_unknown_until_measured() -> None:
     assert edit_persistence([], 0, HOUR) is None
     assert edit_persistence([applied()], 0, HOUR) is None
     assert edit_persistence([applied(), survived(AFTER, 600)], 0, HOUR) is None
+    assert edit_persistence([applied(), survived(AFTER, 7200)], 0, HOUR) == 1.0  # twice the horizon at most
+    assert edit_persistence([applied(), survived(AFTER, 7201)], 0, HOUR) is None
+    for delay in ({}, {"horizon_s": None}, {"horizon_s": "3600"}):  # of a client that does not say when
+        told = event("edit_survival", HOUR, path="a.py", now=AFTER, **delay)
+        assert edit_persistence([applied(), told], 0, HOUR) is None
 
 
 @pytest.mark.parametrize(
