@@ -51,6 +51,15 @@ def test_the_first_measurement_after_the_horizon_counts() -> None:
     assert edit_persistence(events, 0, HOUR) == 1.0
 
 
+def test_an_edit_goes_on_from_the_last_change_of_its_file() -> None:
+    """The second and third are one change; before them somebody else had changed the file."""
+    texts = [f"first_value = {n}\nsecond_value = {n}\n" for n in range(5)]
+    pairs = ((0, 1), (2, 3), (3, 4))
+    told = [applied(at, before=texts[was], after=texts[new]) for at, (was, new) in enumerate(pairs)]
+    changes = edits_of(told, 0, HOUR).changes["a.py"]
+    assert [(one.before, one.after) for one in changes] == [(texts[0], texts[1]), (texts[2], texts[4])]
+
+
 def test_the_measurement_that_saw_all_edits_counts() -> None:
     """Each was measured an hour after itself: the first measurement decided, without the second edit."""
     wrong = BEFORE.replace("w + h", "w - h")
