@@ -154,7 +154,9 @@ def measure_training(options: argparse.Namespace) -> dict[str, Any]:
         ess_stop=0,
         micro_checkpoints=0,
     )
-    data = TokenData(batch.logged, batch.logged, None, np.ones(batch.tokens, np.float32), float(batch.tokens))
+    data = TokenData(
+        batch.logged, batch.logged, batch.logged, np.ones(batch.tokens, np.float32), float(batch.tokens)
+    )
     with group_of_one(), tempfile.TemporaryDirectory() as scratch:
         model = placed(model, options)
         updated = run_update(

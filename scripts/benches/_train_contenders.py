@@ -86,7 +86,7 @@ class Ours:
 
         coefficient = np.linspace(-1, 1, self.batch.tokens, dtype=np.float32)
         logged = self.batch.logged
-        data = TokenData(logged, logged, None, coefficient, float(self.batch.tokens))
+        data = TokenData(logged, logged, logged, coefficient, float(self.batch.tokens))
         torch.set_num_threads(THREADS // copies_for(self.model, THREADS, self.config.model_copies))
         with tempfile.TemporaryDirectory(dir=self.home) as scratch:
             began = time.perf_counter()

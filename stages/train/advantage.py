@@ -69,8 +69,8 @@ def _leave_one_out_baselines(
     line = sums / weights
     result = line.copy()
     for rows in _by_stratum(strata).values():
-        weights, sums = _others(rewards, rows, weigh)
-        if shrinkage > 0 or len(rows) > 1:
+        if len(rows) > 1:  # one alone has the line's, whatever the shrinkage
+            weights, sums = _others(rewards, rows, weigh)
             result[rows] = (sums + shrinkage * line[rows]) / (weights + shrinkage)
     return result
 

@@ -46,11 +46,11 @@ _OTHERS = 6  # checkpoints of the store tried in a diagnosis, ancestors first
 
 @dataclass(frozen=True)
 class Evidence:
-    """The proven batch and its logprobs [M] in nats; `anchor` is None without one."""
+    """The proven batch and its logprobs [M] in nats."""
 
     batch: Batch
     parent: Array
-    anchor: Array | None
+    anchor: Array
     entropy: Array
     proof: dict[str, Any] = field(default_factory=dict)
     routing: dict[str, Any] = field(default_factory=dict)  # of a mixture-of-experts model: what was replayed
@@ -108,7 +108,7 @@ def check_tokenizers(batch: Batch, parent: Artifact, store: Store) -> None:
 def gather(
     batch: Batch,
     parent: Artifact,
-    anchor: Artifact | None,
+    anchor: Artifact,
     *,
     tolerance: Tolerance,
     budget: Budget,
@@ -137,7 +137,7 @@ def gather(
     return Evidence(
         batch=batch,
         parent=arrays["parent"][kept],
-        anchor=arrays["anchor"][kept] if "anchor" in arrays else None,
+        anchor=arrays["anchor"][kept],
         entropy=arrays["entropy"][kept],
         proof=about["proof"],
         routing=about["routing"],
@@ -147,7 +147,7 @@ def gather(
 def _score(
     batch: Batch,
     parent: Artifact,
-    anchor: Artifact | None,
+    anchor: Artifact,
     tolerance: Tolerance,
     budget: Budget,
     load: Loader,
@@ -155,7 +155,7 @@ def _score(
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     progress, used = ctx.progress, np.unique(batch.sampler_of)
     samplers = {int(index): batch.samplers[index] for index in used}
-    progress.start("checkpoints scored", len({parent.digest, *samplers.values()}) + (anchor is not None))
+    progress.start("checkpoints scored", len({parent.digest, *samplers.values()}) + 1)
     decisions = Decisions()
     logp, entropy = score(load(parent), batch.rows, batch.tokens, budget, decisions)
     if replayed := report(load(parent), batch.rows, decisions):
@@ -173,12 +173,11 @@ def _score(
         "entropy": torch.from_numpy(entropy),
         "dropped": torch.tensor(sorted(dropped), dtype=torch.int64),
     }
-    if anchor is not None:
-        same = anchor.digest == parent.digest
-        values = logp if same else score(load(anchor), batch.rows, batch.tokens, budget)[0]
-        _refuse_nan(values, anchor)
-        tensors["anchor"] = torch.from_numpy(values.copy())
-        progress.advance(1, note=anchor.ref)
+    same = anchor.digest == parent.digest
+    values = logp if same else score(load(anchor), batch.rows, batch.tokens, budget)[0]
+    _refuse_nan(values, anchor)
+    tensors["anchor"] = torch.from_numpy(values.copy())
+    progress.advance(1, note=anchor.ref)
     return tensors, {"proof": proof, "routing": replayed}
 
 

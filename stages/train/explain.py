@@ -49,7 +49,7 @@ class TokenTerms:
     lag: int | None
     logged: float
     logp: float
-    anchor: float | None
+    anchor: float
     ratio: float
     weight: float
     limited: bool
@@ -215,7 +215,7 @@ def _sequence(
                 text=texts[at],
                 generation=row.generations[generation].id,
                 lag=batch.lags[batch.samplers[sampler]],
-                anchor=None if proven.anchor is None else float(proven.anchor[flat]),
+                anchor=float(proven.anchor[flat]),
                 **values,
             )
         )

@@ -55,7 +55,7 @@ class Watch:
         weights: Weights,
         logged: Tensor,
         parent: Tensor,
-        anchor: Tensor | None,
+        anchor: Tensor,
     ) -> None:
         """All [n]: present logprobs and entropies, weights, logprobs of log, parent and anchor."""
         logp = logp.detach()
@@ -65,11 +65,10 @@ class Watch:
         self.limited.append(weights.limited.cpu())
         self.kl_parent.append(k3(parent[inside], logp[inside]).cpu())
         self.entropy.append(entropy.cpu())
-        if anchor is not None:
-            both = logp.isfinite() & anchor.isfinite()
-            weight = truncated_ratio(logp[both] - logged[both], USUAL_CAP)
-            self.kl_anchor.append((weight * k1(logp[both], anchor[both])).cpu())
-            self.kl_anchor_k3.append((weight * k3(logp[both], anchor[both])).cpu())
+        both = logp.isfinite() & anchor.isfinite()
+        weight = truncated_ratio(logp[both] - logged[both], USUAL_CAP)
+        self.kl_anchor.append((weight * k1(logp[both], anchor[both])).cpu())
+        self.kl_anchor_k3.append((weight * k3(logp[both], anchor[both])).cpu())
 
     def extend(self, other: Watch) -> None:
         """Take over what another one has collected."""

@@ -39,8 +39,8 @@ class Objective:
 
     Attributes:
         baseline, advantage: [E].
-        kl: [M] k1 of parent and anchor, nats; zeros without an anchor.
-        penalty: [M] price of KL in reward, already times c; zeros without an anchor.
+        kl: [M] k1 of parent and anchor, nats.
+        penalty: [M] price of KL in reward, already times c.
         coefficient: [M] float32, what multiplies w_t log pi in the loss.
         capped: the factors f_e, and whose caps made them.
     """
@@ -56,7 +56,7 @@ class Objective:
 def build_objective(
     batch: Batch,
     parent: Array,
-    anchor: Array | None,
+    anchor: Array,
     table: Mapping[str, Baseline],
     config: TrainConfig,
     shared_keys: Collection[str] = (),
@@ -107,10 +107,8 @@ def _floats(values: torch.Tensor) -> Floats:
     return np.asarray(values.numpy(), dtype=np.float64)
 
 
-def _kl(parent: Array, anchor: Array | None) -> Floats:
-    """[M] k1; 0 without an anchor."""
-    if anchor is None:
-        return np.zeros(len(parent))
+def _kl(parent: Array, anchor: Array) -> Floats:
+    """[M] k1."""
     values = _floats(k1(torch.from_numpy(parent), torch.from_numpy(anchor)))
     # a token that parent or anchor rules out has no finite ratio; it is rare and says nothing
     return np.where(np.isfinite(values), values, 0.0)

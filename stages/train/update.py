@@ -50,12 +50,12 @@ Array = NDArray[np.float32]
 class TokenData:
     """What each of the batch's M tokens brings into the loss and the guards; all [M], nats.
 
-    `anchor` is None when there is no KL to an anchor. `constant` is C of the loss.
+    `constant` is C of the loss.
     """
 
     logged: Array
     parent: Array
-    anchor: Array | None
+    anchor: Array
     coefficient: Array
     constant: float
 
@@ -267,9 +267,8 @@ def _backward(
         constant=data.constant,
     )
     (loss if weight == 1 else loss * weight).backward()
-    anchor = column(data.anchor) if data.anchor is not None else None
     watch = Watch()
-    watch.add(logp.detach(), entropy, weights, logged, column(data.parent), anchor)
+    watch.add(logp.detach(), entropy, weights, logged, column(data.parent), column(data.anchor))
     watch.routing.append(decisions_of(micro.pack.replay))
     return float(loss.detach()), watch
 

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from cursorbench.errors import IntegrityError
-from evals.cases import Attempt, Metric, SuiteSpec, pair
+from evals.cases import Attempt, Metric, SuiteSpec, bounded, pair
 from evals.gate import Rules, decide, infrastructure
 from evals.stats.sequential import Look
 
@@ -355,6 +355,18 @@ def test_a_metric_without_bounds_is_as_uncertain_as_it_is_seen() -> None:
     assert one.p_noninferior == pytest.approx((1 - 0.05 / 7) ** 59)
     exact = replace(right, sampled=False)
     assert decide([(suite(exact), (points[0][:6], points[1][:6]))], Rules()).verdict == "pass"
+
+
+def test_a_metric_without_bounds_has_those_of_its_figures() -> None:
+    """3 and -2; what has nothing in its denominator has no figure."""
+    made, told = Metric("made", "higher", 0.05, "", "mine"), {"a": (6.0, 2.0), "b": (0.0, 0.0)}
+    arms = [
+        [Attempt(case, case, 0, {"made": one}) for case, one in values.items()]
+        for values in (told, {"a": (-2.0, 1.0), "b": (0.5, 1.0)})
+    ]
+    assert bounded(made, pair(*arms, ["made"])).bounds == (-2.0, 3.0)
+    assert bounded(made, pair(arms[1][1:], arms[1][1:], ["made"])).bounds == (0.0, 1.0)
+    assert bounded(replace(made, gated=False), pair(*arms, ["made"])).bounds is None
 
 
 def test_one_cluster_asks_for_others() -> None:

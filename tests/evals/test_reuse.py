@@ -28,6 +28,10 @@ def test_a_few_that_all_moved_alike_are_no_proof() -> None:
     assert disagreement(attempts(*[1.0] * 40), attempts(*[0.0] * 40), SPEC) <= DISAGREE_P
     assert disagreement(attempts(1.0, 0.0, 1.0), attempts(1.0, 0.0, 1.0), SPEC) == 1.0
     assert disagreement([], attempts(1.0), SPEC) == 1.0
+    silent = [Attempt("t0", "t0", 0, {"solved": (0.0, 0.0)})]  # an arm that has none of it
+    assert disagreement(silent, attempts(1.0), SPEC) == 1.0
+    reported = replace(SPEC, metrics=(replace(SPEC.metrics[0], gated=False),))
+    assert disagreement(attempts(*[1.0] * 40), attempts(*[0.0] * 40), reported) == 1.0
 
 
 def test_a_check_of_few_cases_can_disagree() -> None:

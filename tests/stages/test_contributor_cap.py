@@ -34,6 +34,11 @@ def test_two_users_above_the_cap_share_one_level() -> None:
     assert factors([4.0, 2.0, 0.8, 0.7, 0.5], 0.25) == pytest.approx([0.25, 0.5, 1.0, 1.0, 1.0])
 
 
+def test_as_many_above_the_cap_as_it_has_room_for_are_level() -> None:
+    # three of a third each: all at the smallest, and no division by what rounding leaves of 1 - 3 * (1 / 3)
+    assert factors([27.0, 22.0, 4.0], 1 / 3) == pytest.approx([4 / 27, 4 / 22, 1.0])
+
+
 def test_the_exempt_count_in_the_total_and_stay() -> None:
     # the exempt 6 stay: L = 0.25 * 6 / 0.75 = 2 for the one that is capped
     assert factors([6.0, 8.0], 0.25, [True, False]) == pytest.approx([1.0, 0.25])
@@ -67,6 +72,15 @@ def test_a_client_that_invents_users_is_capped_by_its_key() -> None:
     assert found.kept == pytest.approx(6 / 11)
     one_key = capped([("a", "k", 1.0), ("b", "k", 2.0), ("c", "k", 3.0)], user_cap=1.0)
     assert (one_key.key_cap, one_key.keys, one_key.kept) == (1.0, {}, 1.0)
+
+
+def test_keys_that_contribute_nothing_are_no_contributors() -> None:
+    """Of two keys that do each may have all, and of three two thirds."""
+    told = [("a", "k", 6.0), ("b", "l", 1.0), ("c", "m", 0.0)]
+    assert capped(told, user_cap=1.0).key_cap == 1.0
+    assert capped([*told, ("c", "m", 1.0)], user_cap=1.0).key_cap == pytest.approx(2 / 3)
+    # of a shared key the users count, those that contribute
+    assert capped([*told, ("d", "m", 1.0)], user_cap=1.0, shared=["m"]).key_cap == pytest.approx(2 / 3)
 
 
 def test_both_caps_hold_at_once() -> None:

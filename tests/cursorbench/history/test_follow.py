@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from cursorbench.history.changes import Survival
+from cursorbench.history.changes import Survival, units_of
+from cursorbench.history.standing import _blocks, _short, taken_whole
+from cursorbench.history.superseding import Taken, supersede
 from cursorbench.sessions.lines import Kept
 from tests.cursorbench.history.gits import ALL, DAY, HOUR, LATE, NEW, NONE, OLD, T0, Git, change, taken, text
 
@@ -622,3 +625,46 @@ def test_what_a_commit_shows_of_a_change_comes_before_what_it_does_not(git: Git)
     got, other = git.follow(change(old, new, path="a/x.py"), few)
     assert (got.commit, got.path) == (sha, "a/x.py")
     assert (other.commit, other.reason) == ("", "no commit took it so far")
+
+
+def test_a_hunk_of_short_lines_stands_where_the_new_lines_do_and_the_old_ones_do_not() -> None:
+    """Told by texts that no commit has, and so looked for by its hunk."""
+    units = units_of(change(text("x = 1", "k = 9"), text("x = 2", "k = 9")))
+    old, new = text("x = 1", "k = 8"), text("x = 2", "k = 8")
+    for later, kept in ((new, 1), (text("x = 1", "x = 2"), 0), (text("k = 8"), 0), (old, 0)):
+        assert _short(units, old, new, later) == Kept(hunks=1, hunks_kept=kept)
+    assert _short(units, new, new, new) is None, "a commit that had it before took it not"
+
+
+def test_a_commit_that_had_a_change_of_short_lines_before_took_it_not() -> None:
+    units = units_of(change("x = 1\n", "x = 2\n"))
+    old, new = text("x = 1", "k = 8"), text("x = 2", "k = 8")
+    assert taken_whole(units, old, new)
+    assert not taken_whole(units, new, new)
+
+
+def test_of_moved_lines_those_that_stand_together_are_found() -> None:
+    """A block ends where the other file goes on otherwise; each line counts as often as it is missing."""
+    order = ["first_line_of_it()", "second_line_of_it()", "third_line_of_it()"]
+    assert _blocks(order, Counter(order), text(*order[:2], "something_else()")) == Counter(order[:2])
+    twice = ["again_and()"] * 2  # 8 letters each
+    assert _blocks(twice * 2, Counter({twice[0]: 4}), text(*twice * 2)) == {twice[0]: 4}
+    assert _blocks(twice * 2, Counter({twice[0]: 3}), text(*twice * 2)) == {twice[0]: 3}
+    assert _blocks(twice, Counter({twice[0]: 2}), text(*twice)) == {}, "too little to be known again"
+
+
+def test_what_a_whole_file_left_out_is_superseded_once() -> None:
+    """By the file, where a commit took it; else by a later change that takes the line out."""
+    for commits, superseded in (((0, 1, 2), [1, 0, 0]), ((0, None, 2), [1, 0, 1])):
+        changes = [
+            units_of(change(*sides, at=None, session="s"))
+            for sides in ((text(ONE), text(ONE, TWO)), (None, text(ONE)), (text(ONE, TWO), text(ONE)))
+        ]
+        had = [({TWO: 1}, {}, {ONE: 1}), ({}, {TWO: 1}, {ONE: 1, TWO: 1}), ({}, {TWO: 1}, {ONE: 1, TWO: 1})]
+        files = [
+            Taken((f"c{n}", "a.py"), (Counter(put), Counter(out)), Counter(stood))
+            for n, (put, out, stood) in enumerate(had)
+        ]
+        supersede(changes, [None if n is None else files[n] for n in commits])
+        assert [one.superseded for one in changes] == superseded
+        assert changes[2].deleted == ({TWO: 1} if commits[1] else {})

@@ -66,3 +66,13 @@ def test_in_a_move_of_thousands_each_file_is_the_one_of_its_place() -> None:
             was, to = f"p{n}/{name}", f"src/p{n}/{name}"
             before = found.of(to)
             assert (found.to(was), before and before.path) == (to, was)
+
+
+def test_of_files_with_the_same_text_it_is_the_one_of_the_nearest_path() -> None:
+    """By where it is, not by the alphabet; the file of its own place has another text."""
+    some, other, half = text("one", "two"), text("three", "four"), text("one", "five")
+    gone, places = {"lib/shop/x.py": (some, "")}, ("a/y.py", "z/x.py")
+    taken = {"q/shop/x.py": ("", other)}
+    assert renames({**gone, **taken, **dict.fromkeys(places, ("", some))}).to("lib/shop/x.py") == "z/x.py"
+    assert renames({**gone, **taken, **dict.fromkeys(places, ("", half))}).to("lib/shop/x.py") == "z/x.py"
+    assert renames(gone | taken).to("lib/shop/x.py") == "", "no line of it"

@@ -80,12 +80,17 @@ BITBUCKET = (
     'Revert "Faster (pull request #12)"\n\nThis reverts pull request #12.\n\n> Faster',
 )
 
+GITHUB = (
+    "Merge pull request #12 from some-one/faster\n\nFaster",
+    'Revert "Faster"\n\nReverts some-one/shop#12',
+)
 
-@pytest.mark.parametrize(("told", "back"), [GITLAB, BITBUCKET])
+
+@pytest.mark.parametrize(("told", "back"), [GITLAB, BITBUCKET, GITHUB])
 def test_a_merge_that_is_taken_back_is_told_by_its_requests_number(
     tmp_path: Path, told: str, back: str
 ) -> None:
-    """GitLab's and Bitbucket's merges and reverts; the number of an issue is another."""
+    """Their merges and reverts; the number of an issue is another."""
     git = Git(tmp_path / "r")
     git.commit(0, {"1.py": "x = 1"}, "Start, which closes #12")
     git("checkout", "-q", "-b", "faster")

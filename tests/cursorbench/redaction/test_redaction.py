@@ -278,6 +278,20 @@ def test_keys_of_vendors(name: str) -> None:
         ('"/home/alice and /home/bob"', '"/home/[redacted:home_path] and /home/[redacted:home_path]"'),
         ('in "/home/alice or x/y', 'in "/home/[redacted:home_path] or x/y'),
         (f"is {KEY} ok", "is [redacted:high_entropy] ok"),
+        # to the closing quote, where it is on the same line and not far away
+        ('mysql --password="two words9" shop', 'mysql --password="[redacted:credential]" shop'),
+        ("mysql --password='two words9' shop", "mysql --password='[redacted:credential]' shop"),
+        ('curl -u "admin:Pa ss word9" x/', 'curl -u "admin:[redacted:credential]" x/'),
+        (
+            'nmcli dev wifi connect x password "abc9x d" y',
+            'nmcli dev wifi connect x password "[redacted:credential]" y',
+        ),
+        ('mysql --password="hunter22\nshop" x', 'mysql --password="[redacted:credential]\nshop" x'),
+        (
+            f'mysql --password="hunter22 {"x " * 200}"',
+            f'mysql --password="[redacted:credential] {"x " * 200}"',
+        ),
+        ("mysql --password=hunter22 'a' shop", "mysql --password=[redacted:credential] 'a' shop"),
     ],
 )
 def test_what_is_masked(text: str, masked: str) -> None:

@@ -71,7 +71,7 @@ def test_the_sample_ratio_by_hand() -> None:
     p = 1 - 0.99**30 - 30 * 0.01 * 0.99**29 - 435 * 0.01**2 * 0.99**28
     assert sample_ratio({"live": 27, "canary": 3}, {"live": 0.99, "canary": 0.01}).p == pytest.approx(p)
     assert sample_ratio({"a": 600, "b": 400}, {"a": 0.5, "b": 0.5}).wrong
-    assert not sample_ratio({"a": 0, "b": 0}, {"a": 0.9, "b": 0.1}).wrong
+    assert sample_ratio({"a": 0, "b": 0}, {"a": 0.9, "b": 0.1}).p == 1.0
     for shares in ({"b": 1.0}, {"a": 1.0}):
         with pytest.raises(ValueError, match="arms"):
             sample_ratio({"a": 1}, shares)

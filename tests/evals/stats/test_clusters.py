@@ -144,3 +144,11 @@ def test_sampling_variance_by_hand() -> None:
     # A ratio: R = .5, mean n = 1; s = .2 - 2 * .5 * .1 + .25 * .4 = .2 for each of two cases.
     ratios = np.array([[0.2, 0.1, 0.4]] * 2)
     assert sampling_variance(([1, 0], [1, 1]), ratios) == pytest.approx(0.2 / 2)
+    # mean n = 3: s = .1 - .02 + .01 and .3 - .1 + .05, over (2 * 3)^2
+    uneven = np.array([[0.1, 0.02, 0.04], [0.3, 0.1, 0.2]])
+    assert sampling_variance(([1, 2], [2, 4]), uneven) == pytest.approx((0.09 + 0.25) / 36)
+
+
+def test_pairs_are_of_the_same_cases() -> None:
+    with pytest.raises(ValueError, match="2 cases against 1"):  # which numpy would repeat
+        paired_values(([1, 0], [1, 1]), ([1], [1]))

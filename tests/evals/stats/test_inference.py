@@ -14,7 +14,7 @@ from evals.stats import bootstrap, power
 from evals.stats.clusters import ClusterSums, cluster_sums
 from evals.stats.holm import holm
 from evals.stats.inference import Inference
-from evals.stats.intervals import clustered, proportion
+from evals.stats.intervals import Estimate, clustered, proportion
 from evals.stats.paired import paired_sums
 
 
@@ -82,6 +82,10 @@ def test_bootstrap_bound_is_where_the_test_turns() -> None:
     assert test.method == "wild-bootstrap"
     assert test.p_greater(low - 1e-3) <= 0.05 < test.p_greater(low + 1e-3)
     assert test.upper(0.05) > test.data.mean > low
+    thousands = plain([1000 * one for one in (0.4, 1.1, 0.9, 1.6, -0.2, 0.7, 1.3, 0.5, 0.8, 0.6)])
+    assert thousands.lower(0.05) == pytest.approx(1000 * low)
+    # of four the smallest p is 1 in 16
+    assert bootstrap.lower_bound(cluster_sums([1, 2, 3, 4], range(4)), 0.05) == -math.inf
 
 
 def test_one_cluster_says_nothing() -> None:
@@ -140,6 +144,7 @@ def test_holm_by_hand() -> None:
     # .001 * 6, .012 * 5, .04 * 4 for both, .3 * 2, .9
     found = holm({"a": 0.3, "b": 0.001, "c": 0.04, "d": 0.04, "e": 0.9, "f": 0.012})
     assert found == pytest.approx({"a": 0.6, "b": 0.006, "c": 0.16, "d": 0.16, "e": 0.9, "f": 0.06})
+    assert holm({"a": 0.6, "b": 0.7}) == {"a": 1.0, "b": 1.0}
     assert holm({}) == {}
 
 
@@ -173,6 +178,9 @@ def test_intervals_apart() -> None:
     assert low.apart_from(high)
     assert not low.apart_from(low)
     assert not low.apart_from(clustered([0], [0], ["a"]))
+    below, above = Estimate(0.2, 0.1, 0.5, 9, 9), Estimate(0.7, 0.5, 0.9, 9, 9)
+    assert not below.apart_from(above), "they touch"
+    assert not above.apart_from(below), "they touch"
 
 
 def test_pass_probability_by_hand() -> None:

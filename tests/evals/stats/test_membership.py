@@ -84,6 +84,15 @@ def test_the_normal_distribution_has_the_moments_of_drawing_without_replacement(
     assert shift.p == pytest.approx(2 * stats.norm.sf(1 / np.sqrt(14 / 3)))
 
 
+def test_of_many_users_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four with one episode each two are gone, 0 and 5 of 0, 1, 2, 5: 2.5 against 1.5. A mean of two has a
+    half of each, so the variance is (4 + 1 + 0 + 9) / 4."""
+    monkeypatch.setattr("evals.stats.membership._DRAWN", 0)
+    shift = Shuffled(flags(1, 0, 0, 1), np.arange(4)).shift(np.array([0.0, 1, 2, 5]))
+    assert (shift.test, shift.difference) == ("users", 1.0)
+    assert shift.p == pytest.approx(2 * stats.norm.sf(1 / np.sqrt(14 / 4)))
+
+
 def test_unknown_values_stay_out_and_nothing_known_says_nothing() -> None:
     removed = flags(1, 1, 0, 0)
     users = np.zeros(4, dtype=np.int64)

@@ -32,6 +32,10 @@ def test_one_look_changes_nothing() -> None:
     assert sequential_p(0.0321, 1, 1) == 0.0321
 
 
+def test_what_is_certain_is_so_over_all_looks() -> None:
+    assert [sequential_p(p, 2, 4) for p in (0.0, 1.0)] == [0.0, 1.0]
+
+
 @pytest.mark.parametrize(("looks", "level"), [(2, 1.2), (3, 0.4), (5, 2.04)])
 def test_against_the_multivariate_normal(looks: int, level: float) -> None:
     times = np.arange(1, looks + 1) / looks
@@ -67,5 +71,7 @@ def test_looking_four_times_errs_as_often_as_it_says() -> None:
 
 
 def test_no_such_look() -> None:
-    with pytest.raises(ValueError, match="look 3 of 2"):
-        sequential_p(0.1, 3, 2)
+    for made in (sequential_p, nominal):
+        for look in (0, 3):
+            with pytest.raises(ValueError, match=f"look {look} of 2"):
+                made(0.1, look, 2)

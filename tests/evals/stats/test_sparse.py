@@ -106,8 +106,10 @@ def test_by_hand() -> None:
     assert sparse(data)
     assert padded(data).sums.tolist() == [0, 0, 0, -3, 1.5, -1.5]  # clusters of 3 that differ by a half
     assert padded(data).sizes.tolist() == [2, 2, 2, 6, 3, 3]
-    for whole in (tasks(0, 0, 9), tasks(3, 3, 9), tasks(15, 0, 90)):
+    for whole in (tasks(0, 0, 9), tasks(3, 4, 13), tasks(15, 0, 90)):
         assert padded(whole) is whole
+    assert sparse(tasks(3, 3, 12)), "half of them"
+    assert sparse(tasks(14, 0, 90))
 
 
 def test_metrics_side_by_side_keep_the_same_clusters() -> None:
@@ -139,6 +141,12 @@ def test_two_cases_more_by_hand() -> None:
     assert clusters == [*"abcd", ("low",), ("high",)]
     alike = [1.0, 0, 1, 1], [1.0, 1, 1, 0]
     assert with_few(alike, alike, list("abcd"), (0, 1)) == (alike, alike, list("abcd"))
+    # an edit in 14 users' requests are few, in those of 15 they are not
+    made = np.ones(16)
+    for known, few in ((14, True), (15, False)):
+        some = (np.arange(16) < known).astype(float)
+        told = with_few((some, some), (made, made), list(range(16)), (0, 1))
+        assert len(told[2]) == 16 + 2 * few
 
 
 @pytest.mark.parametrize(("share", "before"), [(0.003, 0.25), (0.006, 0.11)])

@@ -50,6 +50,8 @@ def test_names_of_a_shared_key_are_users_and_those_of_another_are_the_key() -> N
     assert joined(seen[0], [0, 3]) == joined(seen[1], range(4)) == {"mine": 1}
     earlier = counted.of(columns(("mine", "gil"), ("one", "hal")))
     assert earlier["unit"] == ["\0mine", "hal"], "as what was read says, not as the past does"
+    two = columns(("two", "ivy"), ("two", "jay"))
+    assert Counted([two], {"product"}).of(two)["unit"] == ["\0two", "\0two"]
 
 
 def test_a_key_has_the_say_of_the_median_user() -> None:
@@ -67,6 +69,7 @@ def test_a_key_has_the_say_of_the_median_user() -> None:
     assert (seen.users, seen.episodes, seen.joined) == (5, 51, {"many": 40})
     few = weights_of(["\0a", "\0b"], np.array([1, 3]))
     assert few.tolist() == [1.0, pytest.approx(2 / 3)]
+    assert weights_of(["\0a", "b"], np.array([1, 1])).tolist() == [1.0, 1.0]
     heavy = weights_of(["a", "b", "c", "d", "\0e"], np.array([1, 2, 10, 40, 0]))  # the median is 6
     assert heavy.tolist() == [1.0, 1.0, 1.0, 0.75, 1.0]
     assert weights_of(["a"], np.array([0])).tolist() == [1.0]

@@ -122,6 +122,8 @@ def test_the_arms_are_read_over_all_checkpoints_since(tmp_path: Path) -> None:
     assert seen.data["metrics"]["latency"]["gain"] == pytest.approx(np.log(2))
     assert looks_of(world.store, held.id)[0]["users"] == seen.data["users"]
     assert "held back" in benefit_text(seen.data)
+    assert seen.data["anchor"] == world.store.resolve(anchor, "auto").ref
+    assert seen.data["live"] == world.store.resolve(checkpoints[-1], "auto").ref
     world.store.move_alias("auto", "anchor", world.live, reason="test")  # and nobody has served since
     gc.collect(world.store, 0.0, by="test")
     again = take_look_at_holdback(world.workspace, world.store, Silent(), by="test")

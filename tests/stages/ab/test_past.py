@@ -26,11 +26,11 @@ def columns(*rows: tuple[str, str, float | None, float | None]) -> Columns:
 
 
 def test_an_episode_counts_once_and_what_is_not_known_nowhere() -> None:
-    window = columns(("e1", "ann", 1.0, 0.0), ("e2", "ann", 0.5, 3.0), ("e3", "bob", None, 0.0))
+    window = columns(("e1", "ann", 1.0, 0.0), ("e2", "ann", 0.5, 3.0), ("e3", "bob", None, 1.0))
     earlier = columns(("e2", "ann", 0.0, 0.0), ("e0", "ann", 0.0, 0.0))
     assert past_of([window, earlier], KEPT) == {
         "edit_persistence": {"ann": 0.5},  # 1, 0.5 and 0: e2 is what the window says
-        "invalid_calls": {"ann": pytest.approx(1 / 3), "bob": 0.0},  # broken or not, not how many
+        "invalid_calls": {"ann": pytest.approx(1 / 3), "bob": 1.0},  # broken or not, not how many
     }
 
 

@@ -31,6 +31,11 @@ def test_unknown_until_measured() -> None:
     assert edit_persistence([], 0, HOUR) is None
     assert edit_persistence([applied()], 0, HOUR) is None
     assert edit_persistence([applied(), survived(AFTER, 600)], 0, HOUR) is None
+    assert edit_persistence([applied(), survived(AFTER, 7200)], 0, HOUR) == 1.0  # twice the horizon at most
+    assert edit_persistence([applied(), survived(AFTER, 7201)], 0, HOUR) is None
+    for delay in ({}, {"horizon_s": None}, {"horizon_s": "3600"}):  # of a client that does not say when
+        told = event("edit_survival", HOUR, path="a.py", now=AFTER, **delay)
+        assert edit_persistence([applied(), told], 0, HOUR) is None
 
 
 @pytest.mark.parametrize(
@@ -44,6 +49,15 @@ def test_measured_at_the_horizon(now: str, value: float) -> None:
 def test_the_first_measurement_after_the_horizon_counts() -> None:
     events = [applied(), survived(BEFORE, 7000), survived(AFTER, 3600), survived(BEFORE, 60)]
     assert edit_persistence(events, 0, HOUR) == 1.0
+
+
+def test_an_edit_goes_on_from_the_last_change_of_its_file() -> None:
+    """The second and third are one change; before them somebody else had changed the file."""
+    texts = [f"first_value = {n}\nsecond_value = {n}\n" for n in range(5)]
+    pairs = ((0, 1), (2, 3), (3, 4))
+    told = [applied(at, before=texts[was], after=texts[new]) for at, (was, new) in enumerate(pairs)]
+    changes = edits_of(told, 0, HOUR).changes["a.py"]
+    assert [(one.before, one.after) for one in changes] == [(texts[0], texts[1]), (texts[2], texts[4])]
 
 
 def test_the_measurement_that_saw_all_edits_counts() -> None:

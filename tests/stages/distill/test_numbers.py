@@ -15,7 +15,7 @@ from evals.population.people import day_of
 from stages.distill import memory, stabiliser
 from stages.distill.facts import Episode
 from stages.distill.measure import _before, _read
-from stages.distill.reward import combine, term
+from stages.distill.reward import combine, dropped, term
 from stages.distill.signals.dissatisfied_followup import EXPLICIT_NO
 from stages.distill.signals.edit_persistence import edit_persistence
 from stages.distill.signals.edits import edits_of
@@ -467,6 +467,9 @@ def test_what_the_caps_did_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen == [["user", "key_id", "edited"]]
     assert dual is not None
     facts = dual.told()
+    known = stabiliser.moved({"price": 0.1}, 0.6, 900, BAND).told()
+    assert (known["low"], known["high"]) == (BAND.low, BAND.high)
+    assert (facts["low"], facts["high"]) == (None, None), "while it is gathered"
     assert (facts["capped_users"], facts["capped_keys"], facts["relaxed"]) == (1, 0, 0.0)
     assert dual.in_words()["edit_rate_caps"] == "1 user and 0 API keys held back"
 
@@ -597,11 +600,11 @@ def test_a_reward_by_hand() -> None:
     values = {
         "edit_persistence": floats(1.0, 0.5, NAN, 0.0),
         "invalid_tool_calls": floats(0, 1, 0, 3),
-        "clarified": floats(0, 0, 1, 1),
+        "clarified": floats(0, 1, 1, 1),
     }
     got = combine(values, np.zeros(4, dtype=np.int64), parse(SPEC, "test"), price=0.25)
-    assert got.terms["asking_price"].tolist() == [0, 0, -0.25, -0.25]
-    assert got.reward[[0, 1, 3]].tolist() == [1.0, 0.0, -1.0]  # -1.75 is clipped
+    assert got.terms["asking_price"].tolist() == [0, -0.25, -0.25, -0.25]
+    assert got.reward[[0, 1, 3]].tolist() == [1.0, -0.25, -1.0]  # -1.75 is clipped
     assert got.unpriced[[0, 1, 3]].tolist() == [1.0, 0.0, -1.0]  # -1.5 is clipped, too
     assert np.isnan(got.reward[2])
     assert got.excluded_by == ["", "", "edit_persistence", ""]
@@ -609,6 +612,20 @@ def test_a_reward_by_hand() -> None:
     spec = parse(SPEC.replace("unknown = 0.0", 'unknown = "exclude"'), "test")
     both = combine(values, np.zeros(4, dtype=np.int64), spec, price=None)
     assert both.excluded_by[2] == "edit_persistence"  # the first that does
+
+
+def test_what_a_filter_drops_by_hand() -> None:
+    """Beyond its bounds, not at them; what is not known is not dropped; the first that holds is named."""
+    text = SPEC + (
+        '"drop:edit_persistence" = "a test"\n"drop:invalid_tool_calls" = "a test"\n'
+        "[drop.edit_persistence]\nbelow = 0.25\nabove = 0.75\n[drop.invalid_tool_calls]\nabove = 1.0\n"
+    )
+    values = {
+        "edit_persistence": floats(0.25, 0.2, 0.75, 0.8, NAN, 0.1, 0.5),
+        "invalid_tool_calls": floats(0, 0, 1, 0, 1, 2, 2),
+    }
+    first, second = "drop:edit_persistence", "drop:invalid_tool_calls"
+    assert dropped(values, parse(text, "test")) == ["", first, "", first, "", first, second]
 
 
 def shipped_rewards(tmp_path: Path, followup: float, refused_followup: float, price: str) -> list[float]:

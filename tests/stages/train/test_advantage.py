@@ -40,6 +40,14 @@ def test_a_new_line_takes_the_mean_of_the_others() -> None:
 
 def test_without_shrinkage_a_lone_stratum_of_a_new_line_still_has_a_baseline() -> None:
     assert ema_baselines(np.array([1.0, 0.0]), ["a", "b"], {}, 0.0) == pytest.approx([0.0, 1.0])
+    # of two in "a" each has the other, "b" has the mean of both
+    assert ema_baselines(np.array([1.0, 0.0, 7.0]), ["a", "a", "b"], {}, 0.0) == pytest.approx(
+        [0.0, 1.0, 0.5]
+    )
+
+
+def test_the_first_episode_of_a_new_line_has_no_other_to_be_held_against() -> None:
+    assert ema_baselines(np.array([0.7]), ["a"], {}, 2.0).tolist() == [0.0]
 
 
 def test_groups_leave_one_out() -> None:
@@ -89,6 +97,7 @@ def test_one_user_decides_no_mean_by_a_flood_of_episodes() -> None:
     weigh = weigh_by(episodes, TrainConfig(), {"shared"})
     # a tenth: 20 people and 20 / 9 of the bot's 20 episodes, each of which counts 1 / 9
     assert weigh(np.arange(40)) == pytest.approx([1.0] * 20 + [1 / 9] * 20)
+    assert weigh(np.arange(20)).tolist() == [1.0] * 20  # of a stratum that the bot has nothing of
     _, baseline = advantages(rewards, ["a"] * 40, [""] * 40, {}, shrinkage=0.0, scale=False, weigh=weigh)
     others = 10 - 4 * 20 / 9, 19 + 20 / 9
     assert baseline[0] == pytest.approx(others[0] / others[1])  # of a wrong answer: 0.05
@@ -103,3 +112,7 @@ def test_a_batch_that_teaches_nothing_is_named() -> None:
     assert is_degenerate(varied, varied - 0.1) == ""
     assert "rewards are 0.5" in is_degenerate(np.array([0.5, 0.5]), np.array([0.1, 0.3]))
     assert "advantages are 0" in is_degenerate(varied, np.zeros(2))
+    # what rounding leaves of equal ones is no difference, however large they are
+    assert "all 2 rewards are 0.3" in is_degenerate(np.array([0.1 + 0.2, 0.3]), np.array([0.1, 0.3]))
+    assert "all 2 rewards are 3e+06" in is_degenerate(np.array([3e6, 3e6 + 1e-9]), np.array([0.1, 0.3]))
+    assert "all 2 advantages are 3e+06" in is_degenerate(varied, np.array([3e6, 3e6 + 1e-9]))

@@ -55,6 +55,8 @@ def test_ppo_leaves_a_token_alone_only_where_it_is_pushed_further_out() -> None:
     found = weights("ppo_clip", ratios, signs)
     assert found.value.tolist() == pytest.approx([0.0, 1.3, 0.0, 0.7, 1.1, 0.9])
     assert found.limited.tolist() == [True, False, True, False, False, False]
+    unpushed = weights("ppo_clip", [1.3, 0.7], [0.0, 0.0])
+    assert unpushed.value.tolist() == pytest.approx([1.3, 0.7])
     wider = weights("ppo_clip", [1.3, 0.7], [1.0, -1.0], ppo_clip_high=0.28, ppo_clip_low=0.4)
     assert wider.value.tolist() == pytest.approx([0.0, 0.7])
 
@@ -108,6 +110,22 @@ def test_a_sequence_has_one_ratio_the_geometric_mean_of_its_tokens() -> None:
         [4, 4]
     )
     assert sequence_ratio(torch.zeros(0), torch.zeros(0, dtype=torch.int64)).tolist() == []
+
+
+def test_a_token_that_is_ruled_out_now_adds_nothing_to_the_loss() -> None:
+    logp = torch.tensor([-1.0, -math.inf], requires_grad=True)
+    loss, _ = policy_loss(
+        logp,
+        torch.tensor([-1.0, -1.0]),
+        torch.tensor([3.0, 2.0]),
+        torch.zeros(2, dtype=torch.int64),
+        correction=correction_of(TrainConfig()),
+        constant=2.0,
+    )
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert loss.item() == 1.5  # not nan, which 0 times infinity is
+    assert logp.grad is not None
+    assert logp.grad.tolist() == [-1.5, 0.0]
 
 
 def test_implausible_tokens_are_left_out_on_both_sides_and_the_rest_keeps_its_ratio() -> None:

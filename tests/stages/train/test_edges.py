@@ -8,6 +8,7 @@ import torch
 
 from stages.errors import IntegrityError
 from stages.records import Sampling
+from stages.train.edges import MOVED, _moved
 from stages.train.sampling import Processing, processed_logits
 from tests.stages.train.world import TrainWorld, Turn
 
@@ -45,6 +46,13 @@ def test_the_log_says_on_which_side_of_the_edge_the_engine_cut(
     world: TrainWorld, kind: str, moved: float
 ) -> None:
     assert edges(world, kind, moved) == 1
+
+
+def test_what_is_cut_off_is_moved_by_hand() -> None:
+    closer = _moved(1 - MOVED)
+    assert closer(Sampling(top_p=0.8)).top_p == pytest.approx(0.8 + 0.2 * MOVED, abs=1e-9)
+    assert closer(Sampling(top_p=0.99)).top_p == pytest.approx(0.99 + 0.1 * MOVED, abs=1e-9)  # see there
+    assert closer(Sampling(min_p=0.3)) == Sampling(min_p=0.3 * (1 - MOVED))
 
 
 def test_further_away_it_is_another_threshold(world: TrainWorld) -> None:

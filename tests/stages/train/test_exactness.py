@@ -203,7 +203,7 @@ def test_a_bfloat16_model_with_tiny_steps_moves_over_50_restarts_as_an_undisturb
     """What is served is bfloat16 after each of 50 cycles; a step is 1e-6, far below its resolution."""
     batch = make_batch(tiny_model(1, num_hidden_layers=1), count=3)
     coefficient = np.random.default_rng(0).standard_normal(batch.tokens).astype(np.float32)
-    data = TokenData(batch.logged, batch.logged, None, coefficient, batch.tokens / 1)
+    data = TokenData(batch.logged, batch.logged, batch.logged, coefficient, batch.tokens / 1)
     config = TrainConfig(optimizer_steps=1, learning_rate=1e-6)
     name, kept = attention.register(), tmp_path / "masters.safetensors"
     write_tokenizer(tmp_path)

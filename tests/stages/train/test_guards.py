@@ -55,6 +55,23 @@ def test_the_figures_of_a_step_by_hand() -> None:
     )
 
 
+def test_the_kl_to_the_parent_by_hand() -> None:
+    """k3 of the parent's tokens, r = pi_now / pi_parent; tokens that either rules out say nothing of it."""
+    watch, zeros = Watch(), torch.zeros(4)
+    parent = torch.tensor([0.5, 0.5, 0.5, 0.0]).log()
+    now = torch.tensor([1.0, 0.25, 0.0, 0.5]).log()
+    logged = torch.tensor([0.25, 0.25, 0.25, 0.25]).log()
+    weights = correction_of(TrainConfig()).weights(now - logged, torch.ones(4), zeros.long())
+    watch.add(now, zeros, weights, logged, parent, torch.full((4,), -torch.inf))
+    found = watch.figures()
+    assert found["kl_parent"] == pytest.approx((2 - 1 - math.log(2) + 0.5 - 1 + math.log(2)) / 2)
+    assert found["ruled_out"] == 0.25
+    assert found["kl_anchor"] is found["kl_anchor_k3"] is None
+    assert (found["ratio_max"], found["tokens"]) == (pytest.approx(4.0), 4)
+    shown = {**found, "loss": 0.25, "grad_norm": 1.0, "tokens_per_s": 12.3}
+    assert live(shown).endswith("kl parent 0.25, entropy 0, 12 tokens/s")  # no anchor's, which is not known
+
+
 def test_what_a_clip_leaves_alone_is_not_lost_and_has_a_kl() -> None:
     """Two sequences of two tokens that are pushed up: one has gone far enough, the other half way back."""
     config = TrainConfig(correction="sequence_ratio")
@@ -73,7 +90,7 @@ def test_what_a_clip_leaves_alone_is_not_lost_and_has_a_kl() -> None:
     watch = Watch()
     gone = torch.tensor([0.0, -torch.inf])
     clip = correction_of(TrainConfig(correction="ppo_clip"))
-    watch.add(gone, zeros[:2], clip.weights(gone, -torch.ones(2), sequence[:2]), zeros[:2], zeros[:2], None)
+    watch.add(gone, zeros[:2], clip.weights(gone, -torch.ones(2), sequence[:2]), *[zeros[:2]] * 3)
     assert watch.figures()["ess"] == 0.5  # ruled out now
 
 

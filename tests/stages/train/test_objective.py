@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import defaultdict
 from typing import Any
@@ -14,6 +15,7 @@ from stages.sequences import GenerationInfo
 from stages.tokens import ExperienceEpisode
 from stages.train.batch import Batch, Row
 from stages.train.config import TrainConfig
+from stages.train.kl import episode_penalty
 from stages.train.objective import Objective, build_objective
 from tests.stages.train import naive
 
@@ -103,6 +105,22 @@ def by_hand(config: TrainConfig) -> tuple[list[float], list[float]]:
 def built(config: TrainConfig) -> Objective:
     batch, parent, anchor = make()
     return build_objective(batch, parent, anchor, TABLE, config)
+
+
+def test_an_episode_alone_answers_for_its_own_kl() -> None:
+    """K is 2 / 2 + 3, with each token's own k1 in place of its weighed one."""
+    kl, weights, one = np.array([2.0, 3.0]), np.array([0.5, 1.0]), np.zeros(2, np.int64)
+    assert episode_penalty(kl, weights, one, np.arange(2), 1).tolist() == [5.0, 4.0]
+
+
+def test_the_key_of_a_product_is_not_capped_as_a_whole() -> None:
+    """ "k" has most of the gradient, and one of four keys may have half of it."""
+    batch, parent, anchor = make()
+    of_the_key = TrainConfig(user_cap=1.0, key_cap=0.1)
+    for number in (1, 2, 4):
+        batch.episodes[number] = dataclasses.replace(batch.episodes[number], key_id=f"k{number}")
+    assert set(build_objective(batch, parent, anchor, TABLE, of_the_key).capped.keys) == {"k"}
+    assert build_objective(batch, parent, anchor, TABLE, of_the_key, ("k",)).capped.keys == {}
 
 
 def settings(correction: str, **more: Any) -> TrainConfig:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from stages.errors import IntegrityError
 from stages.records import Sampling
 from stages.sequences import GenerationInfo, Sequence
+from stages.tokens import ExperienceEpisode
+from stages.train.batch import build_batch, why_not
 from stages.train.masks import check_lengths, lag_reason, lost_generations, trained_tokens
 from stages.train.proof import TOLERANCES, prove
 from tests.stages.train.test_diagnosis import attributed
@@ -32,6 +35,15 @@ def test_figures_by_hand() -> None:
         "99th percentile of |logp - logged|",
     ]
     assert "ruled out" in names[2]
+
+
+def test_a_sequence_that_is_mostly_ruled_out_is_off_and_a_batch_that_is_proves_nothing() -> None:
+    logged, rows = np.full(5, -1.0, np.float32), np.array([0, 0, 0, 1, 1])
+    logp = np.array([-np.inf, -np.inf, -1.0, -np.inf, -1.0], np.float32)
+    assert prove(logp, logged, rows, 2, TOLERANCES["bfloat16"])[1].tolist() == [True, False]
+    nothing, off = prove(np.full(5, -np.inf, np.float32), logged, rows, 2, TOLERANCES["bfloat16"])
+    assert off.all()
+    assert len(nothing.failures(TOLERANCES["bfloat16"])) == 4  # mean, quantile, tokens, sequences
 
 
 def test_noise_within_the_dtype_passes_and_nan_never() -> None:
@@ -79,6 +91,29 @@ def test_masks_leave_out_by_reason() -> None:
     # of the first generation a token is left; of the second none
     assert lost_generations(sequence, mask, {"near": 1, "far": 2, "alien": None}, 1) == {"g1": "lag"}
     assert lag_reason(0, 0) == ""
+    whole = ExperienceEpisode("e", "u", "k", "a", 0.5, True, "", "")
+    gone = build_batch(
+        [whole], [sequence], consumed=set(),
+        lag_of={"near": 2, "far": 2, "alien": None}.get, max_lag=1,
+    )  # fmt: skip
+    assert (gone.tokens, gone.masked) == (0, {"lag": 3, "unrelated_checkpoint": 1})
+    assert gone.left == {"e": "lag"}, "by what most of its tokens are left out for"
+    near = build_batch([whole], [sequence], consumed=set(), lag_of=lambda _: 1, max_lag=1)
+    assert near.rows[0].token_ids.tolist() == list(range(7))
+    only = build_batch(
+        [whole], [sequence], consumed=set(), lag_of={"near": 1, "far": 2, "alien": None}.get, max_lag=1
+    )
+    assert only.rows[0].token_ids.tolist() == [0, 1, 2], "up to the last token that is trained on"
+
+
+def test_why_an_episode_is_not_trained_on() -> None:
+    fine = ExperienceEpisode("e", "u", "k", "a", 0.5, True, "", "")
+    assert why_not(fine, {"other"}) == ""
+    assert why_not(fine, {"e"}) == "consumed"
+    assert why_not(replace(fine, reward=None), {"e"}) == "reward_unknown"
+    assert why_not(replace(fine, reward=float("nan")), set()) == "reward_not_finite"
+    assert why_not(replace(fine, trainable=False), set()) == "not_trainable"
+    assert why_not(replace(fine, trainable=False, why_not="no_train"), set()) == "no_train"
 
 
 def test_arrays_of_wrong_length_are_an_integrity_error() -> None:

@@ -154,7 +154,7 @@ def test_a_killed_update_goes_on_to_the_same_weights(moe_world: TrainWorld, tmp_
     world = moe_world
     batch = _batch(world)
     coefficient = np.random.default_rng(0).standard_normal(batch.tokens).astype(np.float32)
-    data = TokenData(batch.logged, batch.logged, None, coefficient, batch.tokens / 3)
+    data = TokenData(batch.logged, batch.logged, batch.logged, coefficient, batch.tokens / 3)
 
     def run(scratch: Path, config: TrainConfig, steps: int = 99) -> Any:
         model = modelio.load_model(world.store.resolve(world.live).path, attention=attention.register())

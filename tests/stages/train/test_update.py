@@ -202,7 +202,7 @@ def test_what_is_not_finite_stops_the_run_and_keeps_the_last_good_state(tmp_path
     assert len(good.steps) == 2
     before = contents(tmp_path / "step-2")
     broken = tiny_model(1)
-    data = TokenData(batch.logged, batch.logged, None, np.full(batch.tokens, np.nan, np.float32), 1.0)
+    data = TokenData(batch.logged, batch.logged, batch.logged, np.full(batch.tokens, np.nan, np.float32), 1.0)
     broken.set_attn_implementation(attention.register())
     with pytest.raises(IntegrityError, match="optimizer step 1: loss nan") as caught:
         run_update(

@@ -46,6 +46,18 @@ def test_with_a_single_point_of_the_grid_it_is_kalmans_filter() -> None:
     assert found[1:] == pytest.approx([2 / math.sqrt(2), 1 / math.sqrt(1.5)], rel=1e-9)
 
 
+def test_the_band_of_the_next_value_is_that_of_the_density_it_is_foretold_with() -> None:
+    """A mixture of normal ones: also how far their means are apart is in its variance."""
+    series = Level(1.0)
+    for value in (0.0, 9.0, -4.0):
+        series.tell(value, 1.0)
+    values = np.arange(-400.0, 400.0, 2.0)
+    density = np.exp([series._foretold(value, 1.0) for value in values])
+    density /= density.sum()
+    assert series.mean == pytest.approx(values @ density)
+    assert series.spread(1.0) == pytest.approx(math.sqrt((values - series.mean) ** 2 @ density), rel=1e-3)
+
+
 def test_a_direction_is_carried_on_and_wears_off() -> None:
     """omega = tau = 0, beta = 1, se 1, values 0 and 3.
 
