@@ -30,6 +30,7 @@ from stages.train.moments import Moments, write_moments
 from stages.train.mtp_head import write_head
 
 if TYPE_CHECKING:
+    from stages.registry.store import Store
     from stages.train.models import Finished
     from stages.train.mtp_head import MtpHead
 
@@ -84,8 +85,9 @@ def write_line_state(
     *,
     baselines: dict[str, dict[str, Baseline]],
     consumed: Iterable[str],
-    moments: Moments | None,
     config: TrainConfig,
+    store: Store,
+    moments: Moments | None = None,
 ) -> Output:
     """Write `out_dir/line_state`: of `inputs` the parent's line state with what this update changed.
 
@@ -98,13 +100,24 @@ def write_line_state(
     masters = _write_masters(finished, folder, config)
     if moments is not None:
         write_moments(folder / OPTIMIZER_FILE, moments)
-    state, since = LineState.load(before.path), listed_from(parent, config.max_lag)
+    state, since = LineState.load(before.path), listed_from(parent, _farthest(inputs, config, store))
     write_consumed(folder, consumed, generation=generation_of(parent), before=before.path, since=since)
     since = max(state.consumed_from, since)
     state = msgspec.structs.replace(state, baselines=baselines, masters=masters, consumed_from=since)
     state.save(folder)
     base = finished.adapted.base if finished.adapted is not None else None  # kept as long as this is
     return Output("line_state", {"checkpoint": f"output:{CHECKPOINT}", "stage": "train"}, base=base)
+
+
+def _farthest(inputs: Mapping[str, Artifact], config: TrainConfig, store: Store) -> int:
+    """From how far episodes are taken: to be trained on, or, where `collect` reaches farther, for figures."""
+    told = [
+        one.meta
+        for each in inputs.values()
+        if each.kind == "experience"
+        for one in store.inputs_of(each.run_id)
+    ]
+    return max([config.max_lag, *(int(meta.get("max_lag", 0)) for meta in told)])
 
 
 def _write_masters(finished: Finished, folder: Path, config: TrainConfig) -> Masters:

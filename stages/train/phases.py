@@ -237,11 +237,12 @@ class Phases:
         export.refuse_unmoved(finished, out_dir / export.CHECKPOINT, self.config)
         state = export.write_line_state(
             finished,
-            {"parent": self.parent, "line_state": self.before},
+            {"parent": self.parent, "line_state": self.before, "experience": self.experience},
             out_dir,
             baselines={**self.state.baselines, self.rewarded_by: table},
             consumed=[episode.episode_id for episode in episodes],
             moments=moments,
             config=self.config,
+            store=self.ctx.store,
         )
         return {export.CHECKPOINT: checkpoint, export.LINE_STATE: state}, published

@@ -137,8 +137,8 @@ def import_checkpoint(
         out_dir,
         baselines=_baselines(inputs, new, before, config, extra.get("shared_keys", ())),
         consumed=[episode.episode_id for episode in new],
-        moments=None,
         config=config,
+        store=ctx.store,
     )
     _refuse_changed(folder, digest)
     ctx.progress.message(RESET)
