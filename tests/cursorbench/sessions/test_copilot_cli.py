@@ -98,18 +98,23 @@ def test_start_turns_and_an_applied_edit(path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_rejection_with_the_users_reason(path: Path) -> None:
+def refused(path: Path, **decision: Any) -> list[Any]:
+    """A call that a person said no to, or who else says so in a person's words."""
     denied = {"kind": "denied-interactively-by-user", "feedback": "not there"}
     ask = {"kind": "write", "toolCallId": "t", "fileName": "/w/a", "diff": "@@\n-x\n"}
-    found = read(
+    return read(
         path,
         START,
         use(1, "t", "some_writer"),
         event("permission.requested", 2, requestId="p", permissionRequest=ask),
-        event("permission.completed", 3, requestId="p", result=denied),
+        event("permission.completed", 3, requestId="p", result=denied, **decision),
         done(4, "t", success=False, error={"code": "rejected", "message": "no"}),
         event("permission.completed", 5, requestId="q", result={"kind": "denied-by-rules", "rules": []}),
     )
+
+
+def test_rejection_with_the_users_reason(path: Path) -> None:
+    found = refused(path)
     edits = [(one.path, one.status, one.diff) for one in found if isinstance(one, Edit)]
     assert edits == [("/w/a", "proposed", "@@\n-x\n"), ("/w/a", "rejected", "@@\n-x\n")]
     ends = [(one.id, one.outcome, one.reason) for one in found if isinstance(one, ToolEnd)]
@@ -126,17 +131,7 @@ def test_rejection_with_the_users_reason(path: Path) -> None:
     ],
 )
 def test_who_said_no(path: Path, source: str, outcome: str) -> None:
-    """All of them say it in a person's words."""
-    no = {"kind": "denied-interactively-by-user", "feedback": "not there"}
-    ask = {"kind": "write", "toolCallId": "t", "fileName": "/w/a", "diff": "@@\n-x\n"}
-    found = read(
-        path,
-        START,
-        use(1, "t", "some_writer"),
-        event("permission.requested", 2, requestId="p", permissionRequest=ask),
-        event("permission.completed", 3, requestId="p", result=no, decisionSource=source),
-        done(4, "t", success=False, error={"code": "rejected", "message": "no"}),
-    )
+    found = refused(path, decisionSource=source)
     assert [one.outcome for one in found if isinstance(one, ToolEnd)] == [outcome]
     kept = ["proposed", "rejected"] if outcome == "rejected" else ["proposed"]
     assert [one.status for one in found if isinstance(one, Edit)] == kept
