@@ -1,11 +1,10 @@
 """Texts under the role `user` that nobody typed: by their words, whichever client wrote them.
 
-Clients put much there: outputs of commands, notes to the model, word that something in the background has
-ended, what a button of theirs asks. Looked for are words that the clients themselves write and no person
-does: how a text begins (`_BEGINNINGS`), or, where a person may begin alike, the whole of it (`_WHOLES`). One
-table for all kinds of logs, since SpecStory, Entire, git-ai and request logs hold the texts of any client.
-What a person wrote inside a client's text is told apart in `spoken.py`. Not for: what a log's fields tell
-(each adapter), Aider's histories (`aider_typed.py`).
+Clients put much there: outputs of commands, notes to the model, what a button asks. Looked for are words that
+the clients themselves write and no person does: how a text begins (`_BEGINNINGS`), or, where a person may
+begin alike, the whole of it (`_WHOLES`). One table for all kinds of logs, since SpecStory, Entire, git-ai and
+request logs hold the texts of any client. What a person wrote inside a client's text is told apart in
+`spoken.py`. Not for: what a log's fields tell (each adapter), Aider's histories (`aider_typed.py`).
 
 Sources: the sample logs; Copilot CLI's system prompt in them (what is "wrapped in <system_notification> tags"
 is "automated status updates"); transcripts that people published, of Cursor, Copilot in VS Code, Codex,
@@ -77,9 +76,12 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "Generate a file named AGENTS.md that serves as a contributor guide",
         "Verify this issue exists and fix it:\n",  # Cursor's button beside what its review found
         "Verify these issues exist and fix them:\n",
+        # a button of Claude's desktop app, where its preview knows no server
+        "Detect my project's dev servers and save all their configurations to .claude/launch.json, then",
         # slash commands as the text they became: BMAD's, and spec-kit's before its input had a fence
         "You must fully embody this agent's persona and follow all activation instructions exactly",
         "IT IS CRITICAL THAT YOU FOLLOW THIS COMMAND: LOAD the FULL ",
+        "IT IS CRITICAL THAT YOU FOLLOW THESE STEPS - while staying in character as the ",
         "The user input to you can be provided directly by the agent or as a command argument",
     ),
     "pasted_output": ("<bash-std",),
@@ -117,6 +119,7 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
         r'"task_type":"\w{1,40}"\}',
     ),
     ("meta", r"Unknown skill: [\w:@./-]{1,100}"),  # Claude Code's, of a slash command that there is not
+    ("meta", r"Commands are in the form `/command \[args\]`"),  # the same, of a slash alone
     ("meta", r"Tool loaded\."),  # Claude Code's, beside the result of its search for tools
     (  # Cline's and its kin's, of a call written as XML; where a person answers it or says no, theirs
         "tool_result",
@@ -161,6 +164,7 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
         r"Your claude\.ai usage limit has reset\. Continue the task you were working on when the limit was "
         r"reached; do not repeat work that is already complete\.",
     ),
+    ("command", r"Please commit all of my changes so we can make a PR\."),  # of Claude's desktop app
     # buttons of Copilot in VS Code: after an error, and under a question of the client
     ("continuation", r"@agent (?:Try Again|Switch to Auto(?: \(always\))?|重试)"),
     ("continuation", r'@agent (?:Continue|Pause|Cancel|Enable|Allow|继续|暂停): "[^"\n]{1,200}"'),
@@ -207,7 +211,7 @@ _REASON = {text: reason for reason, texts in _BEGINNINGS.items() for text in tex
 _ANY = re.compile("|".join(re.escape(text) for text in _REASON))
 _WHOLE = tuple((reason, re.compile(text, re.DOTALL)) for reason, text in _WHOLES)
 _FIRST = frozenset(text[0] for text in _REASON)
-_FIRST_OF_WHOLES = frozenset("ACF[<@/IMTWY#{URS")
+_FIRST_OF_WHOLES = frozenset("ACDFIMPRSTUWY[<@/#{")
 # what clients put before a person's own words, in the same text or in one of its own
 _CONTEXT = (
     "system-reminder|system_reminder|environment_context|user_instructions"
