@@ -18,7 +18,15 @@ from __future__ import annotations
 
 import re
 
-from cursorbench.sessions import aider_typed, codex_agents, gemini_told, local_commands, steered, summaries
+from cursorbench.sessions import (
+    aider_typed,
+    codex_agents,
+    gemini_told,
+    local_commands,
+    steered,
+    summaries,
+    vscode_told,
+)
 from cursorbench.sessions.items import Automatic
 
 # of Cline and its kin, before what a call that is written as XML gave, and a person's words in that
@@ -111,7 +119,6 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
     *gemini_told.WHOLES,
     ("meta", r"File editing session"),  # SpecStory's, for edits that Copilot tells no request of
     ("meta", r"(?:\[Image: (?:original \d+x\d+, displayed at |source: )[^\]\n]*\]\s*)+"),
-    ("meta", r"\[Terminal [0-9a-f-]{8,40} notification: .*"),  # VS Code: a command in the background ended
     # Claude Code 2.1.49 and 2.1.50, in the queue of prompts: a command or agent runs in the background
     (
         "meta",
@@ -165,10 +172,7 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
         r"reached; do not repeat work that is already complete\.",
     ),
     ("command", r"Please commit all of my changes so we can make a PR\."),  # of Claude's desktop app
-    # buttons of Copilot in VS Code: after an error, and under a question of the client
-    ("continuation", r"@agent (?:Try Again|Switch to Auto(?: \(always\))?|重试)"),
-    ("continuation", r'@agent (?:Continue|Pause|Cancel|Enable|Allow|继续|暂停): "[^"\n]{1,200}"'),
-    ("continuation", r'@workspace /\w+ [\w ]{1,30}: "[^"\n]{1,200}"'),
+    *vscode_told.WHOLES,
     ("continuation", r"Issue reproduced, please proceed\.?"),  # Cursor's debug mode
     # a slash command as it was typed, with nothing behind it, its output (SpecStory) or its text (Cursor)
     ("command", r"(?:@workspace )?/[a-z][\w-]*"),

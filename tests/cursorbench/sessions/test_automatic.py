@@ -166,6 +166,12 @@ def test_notices_are_no_persons(text: str) -> None:
         ('@agent 继续: "是否继续迭代？"', "continuation"),
         ("Issue reproduced, please proceed.", "continuation"),
         ("Implement the plan.", "plan"),
+        ("Start implementation", "plan"),
+        (
+            "#createFile the plan as is into an untitled file (`untitled:plan-${camelCaseName}.prompt.md` "
+            "without frontmatter) for further refinement.",
+            "command",
+        ),
         ("Implement the plan as specified, it is attached for your reference. Do NOT edit it.", "plan"),
         (f"{FIX}How can I resolve this? If you propose a fix, please make it concise.", "command"),
         (f"{FIX}Fix it, verify, and then give a concise explanation. @a.py (1-3) ", "command"),
@@ -286,6 +292,8 @@ def test_what_asks_for_something_is_no_notice(text: str, why: str) -> None:
         f"{FIX}Why? I did use it.",
         "The issue has been fixed. Please clean up.",
         "Please commit all of my changes so we can make a PR. And push it.",
+        "Start implementation of the oven",
+        "start implementation",
         "Commands are in the form `/command [args]`: where is that checked?",
         # beginning as clients do that ask for a summary
         "Please create a detailed summary of the conversation so far, for the colleague who takes over.",
