@@ -9,9 +9,8 @@ request logs hold the texts of any client. What a person wrote inside a client's
 Sources: the sample logs; Copilot CLI's system prompt in them (what is "wrapped in <system_notification> tags"
 is "automated status updates"); transcripts that people published, of Cursor, Copilot in VS Code, Codex,
 Droid, the desktop apps of Codex and Claude, and Claude Code 2.0 to 2.1; microsoft/vscode-copilot-chat
-(`l10n.t` of its buttons, `prompts/node/agent`), openai/codex (`review_prompts.rs` for one), github/spec-kit
-(`templates/commands`), entireio/cli (`review/prompt.go`), RooCodeInc/Roo-Code (`transform/openai-format.ts`),
-QwenLM/qwen-code (`utils/environmentContext.ts`).
+(`prompts/node/agent`), openai/codex (`review_prompts.rs` for one), entireio/cli (`review/prompt.go`),
+RooCodeInc/Roo-Code (`transform/openai-format.ts`), QwenLM/qwen-code (`utils/environmentContext.ts`).
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import re
 from cursorbench.sessions import (
     aider_typed,
     codex_agents,
+    frameworks,
     gemini_told,
     local_commands,
     steered,
@@ -86,11 +86,7 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "Verify these issues exist and fix them:\n",
         # a button of Claude's desktop app, where its preview knows no server
         "Detect my project's dev servers and save all their configurations to .claude/launch.json, then",
-        # slash commands as the text they became: BMAD's, and spec-kit's before its input had a fence
-        "You must fully embody this agent's persona and follow all activation instructions exactly",
-        "IT IS CRITICAL THAT YOU FOLLOW THIS COMMAND: LOAD the FULL ",
-        "IT IS CRITICAL THAT YOU FOLLOW THESE STEPS - while staying in character as the ",
-        "The user input to you can be provided directly by the agent or as a command argument",
+        *frameworks.BEGINNINGS,
     ),
     "pasted_output": ("<bash-std",),
     "tool_result": ("<tool_response>", "<tool_result>"),
@@ -173,10 +169,11 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
     ),
     ("command", r"Please commit all of my changes so we can make a PR\."),  # of Claude's desktop app
     *vscode_told.WHOLES,
-    ("continuation", r"Issue reproduced, please proceed\.?"),  # Cursor's debug mode
+    # Cursor's debug mode
+    ("continuation", r"Issue reproduced, please proceed\.?"),
+    ("command", r"The issue has been fixed\. Please clean up the instrumentation\."),
     # a slash command as it was typed, with nothing behind it, its output (SpecStory) or its text (Cursor)
     ("command", r"(?:@workspace )?/[a-z][\w-]*"),
-    ("command", r"(?:@workspace )?/(?:fix|explain) .*"),  # Copilot's, also sent by its editor's buttons
     ("command", r"/[a-z][\w-]*:[\w:-]+(?: [^\n]*)?"),
     ("command", r"/[a-z][^\n]{0,1000}\n\s*⎿.*"),
     ("command", r"/[a-z][^\n]{0,1000}\s{1,9}--- Cursor Command: .*"),
@@ -193,18 +190,13 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
         r"unique to this branch vs [^\n]{1,500}, plus any uncommitted changes in the working tree\. .*)",
     ),
     ("plan", r"Implement the plan\."),
-    ("command", r"The issue has been fixed\. Please clean up the instrumentation\."),  # Cursor's debug mode
     (  # Cursor's button beside an error in the editor
         "command",
         r"For the code present, we get this error:\n```.*```\n"
         r"(?:How can I resolve this\? If you propose a fix, please make it concise\."
         r"|Fix it, verify, and then give a concise explanation\.)(?: @\S+(?: \([\d-]+\))?)*",
     ),
-    (  # BMAD's tasks
-        "command",
-        r"# [^\n]{1,100}\n+Read the entire task file at: [^\n]{1,500}\n+"
-        r"Follow all instructions in the task file exactly as written\.",
-    ),
+    ("command", frameworks.TASK),
 )
 # a tag of several words whose last says that something happened, or is context
 _TAG = re.compile(

@@ -14,6 +14,7 @@ WHOLES: tuple[tuple[Automatic, str], ...] = (
     ("continuation", r"@agent (?:Try Again|Switch to Auto(?: \(always\))?|重试)"),
     ("continuation", r'@agent (?:Continue|Pause|Cancel|Enable|Allow|继续|暂停): "[^"\n]{1,200}"'),
     ("continuation", r'@workspace /\w+ [\w ]{1,30}: "[^"\n]{1,200}"'),
+    ("command", r"(?:@workspace )?/(?:fix|explain) .*"),  # also sent by the editor's buttons
     # under a plan
     ("plan", r"Start implementation"),
     (
