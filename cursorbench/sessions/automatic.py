@@ -214,6 +214,7 @@ _CONTEXT = (
     "|ide_opened_file|ide_selection|ide_diagnostics|timestamp|recommended_plugins|important_rules"
     "|environment_details"  # of Cline, Roo and Kilo: behind each tool's result, a message of its own
     "|current_datetime"  # Copilot CLI's
+    "|attached_files|external_links"  # Cursor's, where Entire took its <user_query> off
     "|info-msg"  # Goose's: before the last answer, in a message of its own or a person's
     # Copilot's in VS Code: the message before a person's first
     "|environment_info|workspace_info|userMemory|sessionMemory|repoMemory|repository_memories"

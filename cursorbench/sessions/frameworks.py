@@ -1,4 +1,4 @@
-"""What slash commands of BMAD and spec-kit became under the role `user`. For `automatic`.
+"""What slash commands of BMAD, spec-kit and cc-sdd became under the role `user`. For `automatic`.
 
 Sources: published sessions; github/spec-kit (`templates/commands`). Not for: a person's words in them
 (`spoken.py`).
@@ -10,6 +10,7 @@ BEGINNINGS = (
     "You must fully embody this agent's persona and follow all activation instructions exactly",
     "IT IS CRITICAL THAT YOU FOLLOW THIS COMMAND: LOAD the FULL ",
     "IT IS CRITICAL THAT YOU FOLLOW THESE STEPS - while staying in character as the ",
+    "<meta>\ndescription: ",
     "The user input to you can be provided directly by the agent or as a command argument",
 )
 TASK = (

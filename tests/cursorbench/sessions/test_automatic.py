@@ -216,6 +216,7 @@ def test_notices_are_no_persons(text: str) -> None:
             "command",
         ),
         ("  /clear ", "command"),
+        ("<meta>\ndescription: Bake\nargument-hint: <cake>\n</meta>\n\n# Bake", "command"),  # cc-sdd's
         ("/oven:heat 200 degrees", "command"),
         ("/exit\n ⎿  See ya!", "command"),
         ("/bake a cake\n\n--- Cursor Command: bake.md ---\n# Bake\n--- End Command ---", "command"),
