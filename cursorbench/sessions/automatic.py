@@ -1,25 +1,32 @@
 """Texts under the role `user` that nobody typed: by their words, whichever client wrote them.
 
-Clients put much there: outputs of commands, notes to the model, word that something in the background has
-ended, what a button of theirs asks. Looked for are words that the clients themselves write and no person
-does: how a text begins (`_BEGINNINGS`), or, where a person may begin alike, the whole of it (`_WHOLES`). One
-table for all kinds of logs, since SpecStory, Entire, git-ai and request logs hold the texts of any client.
-What a person wrote inside a client's text is told apart in `spoken.py`. Not for: what a log's fields tell
-(each adapter), Aider's histories (`aider_typed.py`).
+Clients put much there: outputs of commands, notes to the model, what a button asks. Looked for are words that
+the clients themselves write and no person does: how a text begins (`_BEGINNINGS`), or, where a person may
+begin alike, the whole of it (`_WHOLES`). One table for all kinds of logs, since SpecStory, Entire, git-ai and
+request logs hold the texts of any client. What a person wrote inside a client's text is told apart in
+`spoken.py`. Not for: what a log's fields tell (each adapter), Aider's histories (`aider_typed.py`).
 
 Sources: the sample logs; Copilot CLI's system prompt in them (what is "wrapped in <system_notification> tags"
 is "automated status updates"); transcripts that people published, of Cursor, Copilot in VS Code, Codex,
 Droid, the desktop apps of Codex and Claude, and Claude Code 2.0 to 2.1; microsoft/vscode-copilot-chat
-(`l10n.t` of its buttons, `prompts/node/agent`), openai/codex (`review_prompts.rs` for one), github/spec-kit
-(`templates/commands`), entireio/cli (`review/prompt.go`), RooCodeInc/Roo-Code (`transform/openai-format.ts`),
-QwenLM/qwen-code (`utils/environmentContext.ts`).
+(`prompts/node/agent`), openai/codex (`review_prompts.rs` for one), entireio/cli (`review/prompt.go`),
+RooCodeInc/Roo-Code (`transform/openai-format.ts`), QwenLM/qwen-code (`utils/environmentContext.ts`).
 """
 
 from __future__ import annotations
 
 import re
 
-from cursorbench.sessions import aider_typed, codex_agents, gemini_told, local_commands, steered, summaries
+from cursorbench.sessions import (
+    aider_typed,
+    codex_agents,
+    frameworks,
+    gemini_told,
+    local_commands,
+    steered,
+    summaries,
+    vscode_told,
+)
 from cursorbench.sessions.items import Automatic
 
 # of Cline and its kin, before what a call that is written as XML gave, and a person's words in that
@@ -77,10 +84,9 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "Generate a file named AGENTS.md that serves as a contributor guide",
         "Verify this issue exists and fix it:\n",  # Cursor's button beside what its review found
         "Verify these issues exist and fix them:\n",
-        # slash commands as the text they became: BMAD's, and spec-kit's before its input had a fence
-        "You must fully embody this agent's persona and follow all activation instructions exactly",
-        "IT IS CRITICAL THAT YOU FOLLOW THIS COMMAND: LOAD the FULL ",
-        "The user input to you can be provided directly by the agent or as a command argument",
+        # a button of Claude's desktop app, where its preview knows no server
+        "Detect my project's dev servers and save all their configurations to .claude/launch.json, then",
+        *frameworks.BEGINNINGS,
     ),
     "pasted_output": ("<bash-std",),
     "tool_result": ("<tool_response>", "<tool_result>"),
@@ -109,7 +115,6 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
     *gemini_told.WHOLES,
     ("meta", r"File editing session"),  # SpecStory's, for edits that Copilot tells no request of
     ("meta", r"(?:\[Image: (?:original \d+x\d+, displayed at |source: )[^\]\n]*\]\s*)+"),
-    ("meta", r"\[Terminal [0-9a-f-]{8,40} notification: .*"),  # VS Code: a command in the background ended
     # Claude Code 2.1.49 and 2.1.50, in the queue of prompts: a command or agent runs in the background
     (
         "meta",
@@ -117,6 +122,7 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
         r'"task_type":"\w{1,40}"\}',
     ),
     ("meta", r"Unknown skill: [\w:@./-]{1,100}"),  # Claude Code's, of a slash command that there is not
+    ("meta", r"Commands are in the form `/command \[args\]`"),  # the same, of a slash alone
     ("meta", r"Tool loaded\."),  # Claude Code's, beside the result of its search for tools
     (  # Cline's and its kin's, of a call written as XML; where a person answers it or says no, theirs
         "tool_result",
@@ -161,14 +167,13 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
         r"Your claude\.ai usage limit has reset\. Continue the task you were working on when the limit was "
         r"reached; do not repeat work that is already complete\.",
     ),
-    # buttons of Copilot in VS Code: after an error, and under a question of the client
-    ("continuation", r"@agent (?:Try Again|Switch to Auto(?: \(always\))?|重试)"),
-    ("continuation", r'@agent (?:Continue|Pause|Cancel|Enable|Allow|继续|暂停): "[^"\n]{1,200}"'),
-    ("continuation", r'@workspace /\w+ [\w ]{1,30}: "[^"\n]{1,200}"'),
-    ("continuation", r"Issue reproduced, please proceed\.?"),  # Cursor's debug mode
+    ("command", r"Please commit all of my changes so we can make a PR\."),  # of Claude's desktop app
+    *vscode_told.WHOLES,
+    # Cursor's debug mode
+    ("continuation", r"Issue reproduced, please proceed\.?"),
+    ("command", r"The issue has been fixed\. Please clean up the instrumentation\."),
     # a slash command as it was typed, with nothing behind it, its output (SpecStory) or its text (Cursor)
     ("command", r"(?:@workspace )?/[a-z][\w-]*"),
-    ("command", r"(?:@workspace )?/(?:fix|explain) .*"),  # Copilot's, also sent by its editor's buttons
     ("command", r"/[a-z][\w-]*:[\w:-]+(?: [^\n]*)?"),
     ("command", r"/[a-z][^\n]{0,1000}\n\s*⎿.*"),
     ("command", r"/[a-z][^\n]{0,1000}\s{1,9}--- Cursor Command: .*"),
@@ -185,18 +190,13 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
         r"unique to this branch vs [^\n]{1,500}, plus any uncommitted changes in the working tree\. .*)",
     ),
     ("plan", r"Implement the plan\."),
-    ("command", r"The issue has been fixed\. Please clean up the instrumentation\."),  # Cursor's debug mode
     (  # Cursor's button beside an error in the editor
         "command",
         r"For the code present, we get this error:\n```.*```\n"
         r"(?:How can I resolve this\? If you propose a fix, please make it concise\."
         r"|Fix it, verify, and then give a concise explanation\.)(?: @\S+(?: \([\d-]+\))?)*",
     ),
-    (  # BMAD's tasks
-        "command",
-        r"# [^\n]{1,100}\n+Read the entire task file at: [^\n]{1,500}\n+"
-        r"Follow all instructions in the task file exactly as written\.",
-    ),
+    ("command", frameworks.TASK),
 )
 # a tag of several words whose last says that something happened, or is context
 _TAG = re.compile(
@@ -207,13 +207,14 @@ _REASON = {text: reason for reason, texts in _BEGINNINGS.items() for text in tex
 _ANY = re.compile("|".join(re.escape(text) for text in _REASON))
 _WHOLE = tuple((reason, re.compile(text, re.DOTALL)) for reason, text in _WHOLES)
 _FIRST = frozenset(text[0] for text in _REASON)
-_FIRST_OF_WHOLES = frozenset("ACF[<@/IMTWY#{URS")
+_FIRST_OF_WHOLES = frozenset("ACDFIMPRSTUWY[<@/#{")
 # what clients put before a person's own words, in the same text or in one of its own
 _CONTEXT = (
     "system-reminder|system_reminder|environment_context|user_instructions"
     "|ide_opened_file|ide_selection|ide_diagnostics|timestamp|recommended_plugins|important_rules"
     "|environment_details"  # of Cline, Roo and Kilo: behind each tool's result, a message of its own
     "|current_datetime"  # Copilot CLI's
+    "|attached_files|external_links"  # Cursor's, where Entire took its <user_query> off
     "|info-msg"  # Goose's: before the last answer, in a message of its own or a person's
     # Copilot's in VS Code: the message before a person's first
     "|environment_info|workspace_info|userMemory|sessionMemory|repoMemory|repository_memories"

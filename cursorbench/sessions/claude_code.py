@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from cursorbench.sessions import claude_code_said as said
 from cursorbench.sessions import claude_code_tools as tools
 from cursorbench.sessions import spoken
+from cursorbench.sessions.claude_code_cut import as_answers
 from cursorbench.sessions.claude_code_lines import is_known, is_line
 from cursorbench.sessions.claude_code_order import behind_their_calls
 from cursorbench.sessions.glued import json_lines
@@ -52,7 +53,7 @@ def recognises(_path: Path, head: bytes) -> bool:
 def read(path: Path, seen: Seen) -> Iterator[Read]:
     """See kinds."""
     log = _Log(path.stem, seen)
-    for found in behind_their_calls(said.without_helpers(json_lines(path, is_line))):
+    for found in as_answers(behind_their_calls(said.without_helpers(json_lines(path, is_line)))):
         yield from [found] if isinstance(found, Quarantined) else log.items(*found)
     yield from log.rest()
 

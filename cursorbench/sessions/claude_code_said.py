@@ -16,6 +16,8 @@ from cursorbench.sessions.items import Automatic, Interrupt, Place, Quarantined,
 from cursorbench.sessions.reading import list_of, table_of, text_of
 
 NO_MODEL = "<synthetic>"  # of what the client itself says in the agent's name
+NOTHING = "No response requested."  # one of these, where a session goes on
+STOPPED = "[Request interrupted by user]"
 _GIVEN = ("", "absorbed_mid_turn", "delivered_to_agent")  # why a prompt was removed; none before 2.1.246
 # agents that the client runs for itself below subagents/, to sum up the session and to guess what the user
 # will type, and what it asks them; others have nothing but hexadecimal digits behind the a

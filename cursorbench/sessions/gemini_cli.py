@@ -191,9 +191,10 @@ def _applied(
 
 def _outcome(status: str, name: str, text: str) -> tuple[Outcome, str]:
     """How a call ended, and what was said when it was refused."""
+    if status in ("cancelled", "error") and (reason := refusal(text)) is not None:
+        return "rejected", reason
     if status == "cancelled":
-        reason = refusal(text)
-        return ("interrupted", "") if reason is None else ("rejected", reason)
+        return "interrupted", ""
     if status == "error":
         return "interrupted" if stopped(text) else "error", ""
     if name in _ASKED and (no := _NO.match(text)):

@@ -46,6 +46,11 @@ _GEMINI: _Rules = (
     (re.compile(r'Tool "[^"\n]{1,200}" not found(?: in registry)?\.'), "unknown_tool"),
     (re.compile(r"params(?:/[\w/]{1,200})? must |Invalid parameters"), "schema"),
 )
+_QWEN: _Rules = (  # it is made of Gemini CLI; the last are of checks that its tools make themselves
+    *_GEMINI,
+    (re.compile(r'Parameter "\w{1,100}" must |Question \d+(?:, Option \d+)?: "\w{1,100}" must '), "schema"),
+    (re.compile(r"Timeout (?:cannot exceed|must be) "), "schema"),
+)
 _PI: _Rules = (
     (re.compile(r"Tool \S{1,200} not found\Z"), "unknown_tool"),
     (re.compile(r'Validation failed for tool "[^"\n]{1,200}":\n'), "schema"),
@@ -66,7 +71,7 @@ _RULES: dict[tuple[str, str], _Rules] = {
     ("copilot-cli", "copilot-cli"): _COPILOT,
     ("opencode", "opencode"): _OPENCODE,
     ("gemini-cli", "gemini-cli"): _GEMINI,
-    ("qwen-code", "qwen-code"): _GEMINI,  # which it is made of
+    ("qwen-code", "qwen-code"): _QWEN,
     ("pi", "pi"): _PI,
     ("entire", "claude-code"): _CLAUDE,  # Entire's branch holds its agents' own logs
     ("entire", "codex"): _CODEX,

@@ -59,7 +59,7 @@ ADAPTERS = (
 )
 HEAD_BYTES = 64 << 10
 _MEMBERS = 8  # of a list, that are looked at
-_TEXTS = frozenset({"entire", "specstory", "aider", "git-ai"})  # kinds that are not of JSON, or not always
+_TEXTS = frozenset({"entire", "specstory", "aider", "opencode", "git-ai"})  # not of JSON, or not always
 _SKIPPED = frozenset({".git", "node_modules", ".venv", "__pycache__"})
 _FIRST = "chatSessions"  # VS Code's: beside Copilot's transcripts of the same chats, which tell no reactions
 _OUTPUTS = frozenset({"tool-results", "tool-outputs"})  # of tools, which may have been given any log

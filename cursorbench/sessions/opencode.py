@@ -51,7 +51,9 @@ _HIDDEN = {"", _MASK}  # ids that tell nothing
 
 def recognises(path: Path, head: bytes) -> bool:
     """A document that begins with a session's info or messages and has its ids, or a file of its folder."""
-    return bool(_START.match(head) and _IDS.search(head)) or opencode_storage.holds(path, head)
+    said = opencode_storage.SAID.match(head)
+    begins = _START.match(head, said.end() if said else 0)
+    return bool(begins and _IDS.search(head)) or opencode_storage.holds(path, head)
 
 
 def read(path: Path, seen: Seen) -> Iterator[Read]:

@@ -7,6 +7,7 @@ told by these. Not for: the database of later versions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -16,6 +17,8 @@ from cursorbench.sessions.items import Place, Quarantined
 from cursorbench.sessions.reading import MAX_DOCUMENT, json_document
 
 _PARTS = (("message", "ses_", "msg_"), ("part", "msg_", "prt_"))
+# what `opencode export` says on standard error, where that was written into the same file
+SAID = re.compile(rb"(?:[^\n{]{0,1000}\n){0,16}?Exporting session: [^\n]{0,200}\n\s*")
 _ASIDE = {"project", "session_diff", "session_share", "share", "todo"}
 
 
@@ -29,7 +32,7 @@ def document(path: Path) -> tuple[Any, list[Quarantined]]:
     what cannot be read."""
     if _is_part(path):
         return [], []
-    info = json_document(path)
+    info = json_document(path, behind=SAID)
     if isinstance(info, Quarantined):
         return [], [info]
     if not _is_session(path):

@@ -8,6 +8,7 @@ Source: QwenLM/qwen-code (`services/chatRecordingService.ts`), and chats that 0.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,12 @@ _TYPES = frozenset({"user", "assistant", "tool_result", "system"})
 _FIELDS = {"uuid", "sessionId", "type", "timestamp"}
 _PERSON = frozenset({"", "mid_turn_user_message"})  # subtypes of what somebody typed
 _AUTOMATIC: dict[str, Automatic] = {"cron": "command", "agent_launch_prompt": "sub_agent"}  # of others: meta
+# the files, or lines of them, that VS Code has open: its extension writes them before a person's words
+_OPENED = re.compile(
+    r"(?:(?:[A-Za-z]:[\\/]|\\\\|/[^\s/][^\n/]{0,200}/|Untitled-)[^\n]{1,1000}\n)+\n(?=\s*\S)"
+)
+# of a command that ran, whose call has ended well until 0.14 whatever the command did
+_EXIT = re.compile(r"^Exit Code: (?!0\b|\()\S+\nSignal: ", re.MULTILINE)
 _OUTCOMES: dict[str, Outcome] = {"success": "ok", "cancelled": "interrupted"}
 
 
@@ -85,8 +92,12 @@ class _Chat:
         kind, subtype = text_of(record.get("type")), text_of(record.get("subtype"))
         parts = [table_of(part) for part in list_of(table_of(record.get("message")).get("parts"))]
         if kind == "user":
-            texts = [text_of(part["text"]) for part in parts if "text" in part]
-            yield from spoken.turns_of(texts, _automatic(record, subtype), id=one, **own)
+            texts, told = [text_of(part["text"]) for part in parts if "text" in part], {"id": one, **own}
+            automatic = _automatic(record, subtype)
+            if not automatic and texts and (opened := _OPENED.match(texts[0])):
+                yield UserTurn(text=opened[0].strip(), automatic="meta", **told)
+                texts[0] = texts[0][opened.end() :]
+            yield from spoken.turns_of(texts, automatic, **told)
         elif kind == "assistant":
             yield from self._said(parts, one, text_of(record.get("model")), own)
         elif kind == "tool_result":
@@ -121,8 +132,10 @@ class _Chat:
         known, response = text_of(given.get("id")), table_of(given.get("response"))
         text = first_text(response, "error", "output") or json_text(response)
         outcome = _OUTCOMES.get(text_of(result.get("status")), "error")
-        reason = refusal(text) if outcome == "interrupted" else None
+        reason = None if outcome == "ok" else refusal(text)
         outcome = outcome if reason is None else "rejected"
+        if outcome == "ok" and given.get("name") == "run_shell_command" and _EXIT.search(text):
+            outcome = "error"
         yield ToolEnd(id=known, outcome=outcome, text=text, reason=reason or "", **own)
         changes = self._open.take(known)
         if outcome == "rejected":

@@ -115,12 +115,15 @@ def text_lines(path: Path, max_line: int = MAX_LINE) -> Iterator[tuple[Place, st
             )
 
 
-def json_document(path: Path, max_bytes: int = MAX_DOCUMENT) -> dict[str, Any] | list[Any] | Quarantined:
-    """One JSON document. Formats that are one document have to fit into memory."""
+def json_document(
+    path: Path, max_bytes: int = MAX_DOCUMENT, behind: re.Pattern[bytes] | None = None
+) -> dict[str, Any] | list[Any] | Quarantined:
+    """One JSON document, `behind` what else is said first. It has to fit into memory."""
     size = path.stat().st_size
     if size > max_bytes:
         return Quarantined(Place(str(path)), f"the document is larger than {max_bytes >> 20} MiB")
-    value = parsed(path.read_bytes().removeprefix(BYTE_ORDER_MARK).rstrip(b"\0"))
+    data = path.read_bytes().removeprefix(BYTE_ORDER_MARK).rstrip(b"\0")
+    value = parsed(data[before.end() :] if behind and (before := behind.match(data)) else data)
     if isinstance(value, dict | list):
         return value
     return Quarantined(Place(str(path)), value if isinstance(value, str) else "not a JSON document")

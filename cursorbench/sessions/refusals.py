@@ -36,6 +36,8 @@ _GEMINI = re.compile(
 _SAID_NO = re.compile(
     r"The user has declined to run this tool\. DO NOT attempt to call this tool again\."  # goose
     r"|Permission denied by user\s*\Z"  # Continue's, on the command line and in an editor
+    # of Gemini CLI and Qwen Code in an editor
+    r'|(?:\{"error": ?")?Tool "[^"\n]{1,200}" was canceled by the user\.'
     r"|The user skipped the tool call\.\s*(?:\Z|If the tool call is optional)"
     r"|The user chose to skip the tool call, they want to proceed without running it"  # VS Code
 )

@@ -284,7 +284,7 @@ class _Reader:
         own: dict[str, Any] = {"session": head.session, "id": head.id, "at": head.at, "place": head.place}
         if too_long:
             yield Quarantined(head.place, "the turn is longer than 64 MiB")
-        elif head.role == "agent":
+        elif head.role == "agent" or head.model:
             if text or thinking:
                 yield AgentTurn(text=text, thinking=thinking, model=head.model, **own)
         else:

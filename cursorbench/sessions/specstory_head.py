@@ -57,7 +57,7 @@ def is_transcript(head: bytes, *, titled: bool) -> bool:
 def header_of(line: str, place: Place, session: str) -> Header | None:
     """The header of a turn, None when the line is none. One without a name (`_****_`) is an agent's.
 
-    What Claude Code itself says in the agent's name is no answer, and no person's (`meta`).
+    What Claude Code itself says in the agent's name keeps that name: whose it is `specstory_stops` sees.
     """
     if not (found := _HEADER.match("_****_" if _ESCAPED.match(line) else line)):
         return None
@@ -65,7 +65,7 @@ def header_of(line: str, place: Place, session: str) -> Header | None:
     aside = bool(found[2] or found[4])
     session = f"{session}:sidechain" if aside else session
     if model == NO_MODEL:
-        return Header("user", session, place, at, automatic="meta", sidechain=aside)
+        return Header("user", session, place, at, model, sidechain=aside)
     if not aside:
         role = "user" if found[1] == "User" else "agent"
         return Header(role, session, place, at, model if role == "agent" else "")

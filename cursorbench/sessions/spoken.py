@@ -31,7 +31,8 @@ _STOP_BEFORE = re.compile(  # of the words that came next
 _AT_ONCE_BEHIND = re.compile(r"\s*## My request(?: for Codex)?:[ \t]*(?:\n|$)")
 _BROWSER = "in-app-browser-context"
 _ARGUMENTS = re.compile(
-    r"\s*## User Input\s*\n```text\n(.*?)\n?```\n\s*You \*\*MUST\*\* consider the user input\b", re.DOTALL
+    r"\s*## User Input\s*\n```text\r?\n(.*?)\n?```\r?\n\s*You \*\*MUST\*\* consider the user input\b",
+    re.DOTALL,
 )
 _SKILL = re.compile(r'\s*<skill name="[^"\n]{1,100}" location="[^"\n]{1,1000}">\n')  # Pi's `/skill:NAME`
 _SKILL_ENDS = "\n</skill>"

@@ -85,6 +85,13 @@ def invocations(request: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
+def edited_in(request: dict[str, Any]) -> list[str]:
+    """The files of which changes were shown, each once."""
+    parts = map(table_of, list_of(request.get("response")))
+    uris = (table_of(part.get("uri")) for part in parts if part.get("kind") == "textEditGroup")
+    return list(dict.fromkeys(path for uri in uris if (path := first_text(uri, "fsPath", "path"))))
+
+
 def refused(shown: dict[str, Any]) -> bool:
     """Whether a person did not allow a call, as its confirmation tells."""
     confirmed = shown.get("isConfirmed")
@@ -145,10 +152,6 @@ def _shown(request: dict[str, Any], model: str) -> Round:
             shown.calls.append(
                 Call(text_of(part.get("toolCallId")), text_of(part.get("toolId")), arguments_of(given))
             )
-        elif kind == "textEditGroup":
-            uri = table_of(part.get("uri"))
-            path = first_text(uri, "fsPath", "path")
-            if path and path not in shown.edited:
-                shown.edited.append(path)
+    shown.edited = edited_in(request)
     shown.text, shown.thinking = "".join(said), "".join(thought)
     return shown

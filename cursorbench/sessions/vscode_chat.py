@@ -33,12 +33,13 @@ from cursorbench.sessions.items import (
 from cursorbench.sessions.reading import json_document, list_of, milliseconds, table_of, text_of
 from cursorbench.sessions.records import first_text, mentions, opening
 from cursorbench.sessions.seen import Seen
-from cursorbench.sessions.vscode_answers import Round, end_of, invocations, rounds_of
+from cursorbench.sessions.vscode_answers import Round, edited_in, end_of, invocations, rounds_of
 from cursorbench.sessions.vscode_state import state_of
 
 KIND = "vscode-chat"
 
 _FOLDERS = {"chatSessions", "emptyWindowChatSessions"}
+_SUB_AGENT = "runSubagent"
 _STOPPED = 2  # of `modelState`
 _UNDONE, _ALTERED = 2, 3  # of `editedFileEvents`; 1: kept
 
@@ -118,7 +119,7 @@ class _Chat:
         )
         result = table_of(request.get("result"))
         own["at"] = _ended(request, result, asked)
-        shown, rounds = invocations(request), rounds_of(request)
+        shown, rounds = invocations(request), _with_edits(request, rounds_of(request))
         open_ = cancelled = False
         for number, round_ in enumerate(rounds):
             span = text_of(request.get("responseId")) if number + 1 == len(rounds) else ""
@@ -162,7 +163,9 @@ class _Chat:
                     made.append((call.id, paths_of((change,))))
             elif outcome == "rejected":
                 yield from edits(changes, "rejected", call=call.id, **own)
-        for path in round_.edited:  # by another extension: what was there before is told nowhere
+        for (
+            path
+        ) in round_.edited:  # by another extension or a sub-agent: what was there before is told nowhere
             known, alone = f"{round_.id} {path}", (Change(path),)
             self._edited.setdefault(_path(path), []).append((known, alone))
             yield from edits(alone, "applied", call=known, **own)
@@ -187,6 +190,16 @@ class _Chat:
         if vote in (0, 1) and answer:
             why = text_of(request.get("voteDownReason"))
             yield Feedback(target=answer, name="thumb", value=bool(vote), comment=why, **own)
+
+
+def _with_edits(request: dict[str, Any], rounds: list[Round]) -> list[Round]:
+    """The rounds, the last one with the files that sub-agents changed: their calls are in none."""
+    calls = [call for round_ in rounds for call in round_.calls]
+    if any(call.name.startswith(_SUB_AGENT) for call in calls):
+        changes = (change for call in calls for change in changes_of(call.name, call.arguments.table))
+        own = {_path(change.path) for change in changes}
+        rounds[-1].edited = [path for path in edited_in(request) if _path(path) not in own]
+    return rounds
 
 
 def _id(call: Call) -> str:

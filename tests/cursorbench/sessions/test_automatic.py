@@ -67,6 +67,7 @@ NOTICES = [
     '{"task_id":"b1","tool_use_id":"toolu_1","description":"Bake \\"it\\"","task_type":"local_bash"}',
     '{"task_id":"b1","description":"Bake","task_type":"local_agent"}',
     "Unknown skill: plugin:bake-it",
+    "Commands are in the form `/command [args]`",
     "This is the Qwen Code. We are setting up the context for our chat.\nToday's date is Friday.\nMore.",
     "<session_context>\nThis is the Gemini CLI. We are setting up the context for our chat.\n"
     "</session_context>",
@@ -165,10 +166,27 @@ def test_notices_are_no_persons(text: str) -> None:
         ('@agent 继续: "是否继续迭代？"', "continuation"),
         ("Issue reproduced, please proceed.", "continuation"),
         ("Implement the plan.", "plan"),
+        ("Start implementation", "plan"),
+        (
+            "#createFile the plan as is into an untitled file (`untitled:plan-${camelCaseName}.prompt.md` "
+            "without frontmatter) for further refinement.",
+            "command",
+        ),
         ("Implement the plan as specified, it is attached for your reference. Do NOT edit it.", "plan"),
         (f"{FIX}How can I resolve this? If you propose a fix, please make it concise.", "command"),
         (f"{FIX}Fix it, verify, and then give a concise explanation. @a.py (1-3) ", "command"),
         ("Verify this issue exists and fix it:\n\nThe name is wrong.", "command"),
+        ("Please commit all of my changes so we can make a PR.", "command"),
+        (
+            "IT IS CRITICAL THAT YOU FOLLOW THESE STEPS - while staying in character as the current agent "
+            'persona you may have loaded:\n\n<steps CRITICAL="TRUE">\n1. Bake.\n</steps>',
+            "command",
+        ),
+        (
+            "Detect my project's dev servers and save all their configurations to .claude/launch.json, then "
+            'ask which ones to start.\n\n```json\n{"port": <port>}\n```',
+            "command",
+        ),
         ("The issue has been fixed. Please clean up the instrumentation.", "command"),
         (
             "Review the current code changes (staged, unstaged, and untracked files) and provide prioritized "
@@ -198,6 +216,7 @@ def test_notices_are_no_persons(text: str) -> None:
             "command",
         ),
         ("  /clear ", "command"),
+        ("<meta>\ndescription: Bake\nargument-hint: <cake>\n</meta>\n\n# Bake", "command"),  # cc-sdd's
         ("/oven:heat 200 degrees", "command"),
         ("/exit\n ⎿  See ya!", "command"),
         ("/bake a cake\n\n--- Cursor Command: bake.md ---\n# Bake\n--- End Command ---", "command"),
@@ -273,6 +292,10 @@ def test_what_asks_for_something_is_no_notice(text: str, why: str) -> None:
         "<timestamp>noon</timestamp>\n<user_query>why?</user_query>",
         f"{FIX}Why? I did use it.",
         "The issue has been fixed. Please clean up.",
+        "Please commit all of my changes so we can make a PR. And push it.",
+        "Start implementation of the oven",
+        "start implementation",
+        "Commands are in the form `/command [args]`: where is that checked?",
         # beginning as clients do that ask for a summary
         "Please create a detailed summary of the conversation so far, for the colleague who takes over.",
         "Here is the conversation so far: what did we bake?",

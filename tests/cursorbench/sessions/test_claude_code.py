@@ -282,6 +282,32 @@ def test_what_the_client_says_in_the_agents_place_is_no_answer(log: Log) -> None
     assert [item.id for item in items if isinstance(item, Interrupt)] == ["u8"]
 
 
+def test_an_answer_that_was_stopped_while_it_was_written_is_an_answer(log: Log) -> None:
+    def cut(text: str, **fields: Any) -> None:
+        message = {"role": "assistant", "model": "<synthetic>", "content": [{"type": "text", "text": text}]}
+        log.add("assistant", message=message, **{"isApiErrorMessage": False} | fields)
+
+    log.user("which key?")
+    cut("It is the key in")
+    log.add("last-prompt", lastPrompt="which key?").user("[Request interrupted by user]", parentUuid="u2")
+    log.user("no, the other")
+    cut("API Error: 529", isApiErrorMessage=True)
+    log.user("[Request interrupted by user]").user("go on")
+    cut("No response requested.")
+    log.user("[Request interrupted by user]").user("and now?")
+    cut("Out of credits")  # nobody stopped it
+    log.user("hm")
+    cut("the end")
+    items = log.after_start()
+    assert [(one.id, one.model, one.text) for one in items if isinstance(one, AgentTurn)] == [
+        ("u2", "", "It is the key in")
+    ]
+    assert [one.text for one in items if isinstance(one, UserTurn) and one.automatic == "meta"] == [
+        "API Error: 529", "No response requested.", "Out of credits", "the end",
+    ]  # fmt: skip
+    assert [one.id for one in items if isinstance(one, Interrupt)] == ["u4", "u7", "u10"]
+
+
 def test_the_clients_word_of_a_background_task_is_nobodys_prompt(log: Log) -> None:
     told = {
         "task_id": "b1",

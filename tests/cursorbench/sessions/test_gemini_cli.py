@@ -284,3 +284,16 @@ def test_a_way_back_tells_what_it_took_out(tmp_path: Path) -> None:
     asked, _, found = told(tmp_path, [*lines, *back])
     assert asked == ["say 1", "say 3", "say 5", "say 3"]
     assert [(one.name, one.value) for one in found if isinstance(one, Feedback)] == [("rolled_back_turns", 2)]
+
+
+def test_a_no_in_an_editor_is_a_refusal(tmp_path: Path) -> None:
+    """Where an editor asks (ACP), the call that a person refused ends in an error."""
+    calls = [
+        call(1, "replace", REPLACE, "error", 'Tool "replace" was canceled by the user.'),
+        call(2, "replace", REPLACE, "error", "Failed to edit, could not find the string to replace."),
+    ]
+    whole = {**HEAD, "messages": [message(1, "user", "fix it"), message(2, "gemini", toolCalls=calls)]}
+    (tmp_path / "session-1.json").write_text(json.dumps(whole))
+    found = read(tmp_path)
+    assert [one.outcome for one in found if isinstance(one, ToolEnd)] == ["rejected", "error"]
+    assert [one.id for one in found if isinstance(one, Edit) and one.status == "rejected"] == ["c1"]

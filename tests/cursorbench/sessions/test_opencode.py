@@ -423,3 +423,13 @@ def test_folders_of_others_are_none_of_its(tmp_path: Path) -> None:
     log.parent.mkdir(parents=True)
     log.write_text(json.dumps({"model": "m", "messages": [{"role": "user", "content": "fix"}]}) + "\n")
     assert kinds.kind_of(log) == "openai-log"
+
+
+def test_an_export_behind_what_the_command_said_of_itself(path: Path) -> None:
+    """`opencode export ses_1 > export.json 2>&1`."""
+    whole = json.dumps({"info": INFO, "messages": [user(1, text("go"))]}, indent=2)
+    path.write_text(f"[plugin] ready\nExporting session: ses_1\n{whole}\n")
+    items = [item for kind, item in kinds.read(path) if kind == "opencode"]
+    assert [type(item) for item in items] == [SessionStart, UserTurn]
+    path.write_text(f"# Notes\n\nExporting session: ses_1\n\nIt begins with\n{whole}\n")
+    assert kinds.kind_of(path) is None

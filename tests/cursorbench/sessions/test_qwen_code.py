@@ -110,3 +110,59 @@ def test_a_chat_by_hand(tmp_path: Path) -> None:
         ("c3", "/w/a.py", "applied", "1", "2"),  # the whole file was cut in the chat
     ]
     assert [item.reason for item in found if isinstance(item, Quarantined)] == ["unknown_type"]
+
+
+def test_a_command_that_failed_is_an_error_whatever_its_call_says(tmp_path: Path) -> None:
+    """Up to 0.14: the call of a command that ran ended in `success`."""
+
+    def ran(n: int, given: str, name: str = "run_shell_command") -> dict[str, Any]:
+        part = {"functionResponse": {"id": f"c{n}", "name": name, "response": {"output": given}}}
+        return record(n, "tool_result", part, toolCallResult={"status": "success"})
+
+    told = "Command: make\nDirectory: (root)\nOutput: no rule\nError: (none)\nExit Code: {}\nSignal: (none)\n"
+    calls = [call(n, "run_shell_command", {"command": "make"}) for n in range(1, 5)]
+    found = items(
+        tmp_path,
+        [
+            record(0, "assistant", *calls, call(5, "read_file", {"path": "log"})),
+            ran(1, told.format(0)),
+            ran(2, told.format(255)),
+            ran(3, told.format("(none)")),
+            ran(4, "Exit Code: 3\n" + told.format(0)),
+            ran(5, told.format(2), "read_file"),
+        ],
+    )
+    assert [one.outcome for one in found if isinstance(one, ToolEnd)] == ["ok", "error", "ok", "ok", "ok"]
+
+
+def test_what_the_editor_has_open_and_a_no_there(tmp_path: Path) -> None:
+    """The extension for VS Code writes files before a person's words, and has words of its own for a no."""
+    found = items(
+        tmp_path,
+        [
+            record(0, "user", {"text": "c:\\w\\a.py#3-4\nUntitled-1\n\nfix it"}),
+            record(1, "user", {"text": "/w/src/a.py\n\nand\n\nthis"}),
+            record(2, "user", {"text": "/w/src/a.py\nis wrong\n\nfix it"}),
+            record(3, "user", {"text": "/bake a cake\n\nwith cream"}),
+            record(4, "assistant", call(1, "edit", CHANGE), call(2, "edit", CHANGE)),
+            ended(5, 1, "error", 'Tool "edit" was canceled by the user.'),
+            ended(6, 2, "error", "Edit error: Failed to edit"),
+        ],
+    )
+    assert [(one.text, one.automatic) for one in found if isinstance(one, UserTurn)] == [
+        ("c:\\w\\a.py#3-4\nUntitled-1", "meta"), ("fix it", ""), ("/w/src/a.py", "meta"), ("and\n\nthis", ""),
+        ("/w/src/a.py\nis wrong\n\nfix it", ""), ("/bake a cake\n\nwith cream", ""),
+    ]  # fmt: skip
+    assert [one.outcome for one in found if isinstance(one, ToolEnd)] == ["rejected", "error"]
+    assert [one.id for one in found if isinstance(one, Edit) and one.status == "rejected"] == ["c1"]
+
+
+def test_calls_that_the_tools_own_checks_refuse_are_broken() -> None:
+    for said in (
+        'Parameter "questions" must be an array.',
+        'Question 1: "options" must contain between 2 and 4 options.',
+        'Question 2, Option 1: "label" must be a non-empty string.',
+        "Timeout cannot exceed 600000ms (10 minutes).",
+    ):
+        assert fault_of("qwen-code", "qwen-code", "t", "error", said) == "schema"
+    assert not fault_of("qwen-code", "qwen-code", "t", "error", "Edit error: it must be there")

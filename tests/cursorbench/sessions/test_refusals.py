@@ -50,6 +50,7 @@ def ended(tmp_path: Path, text: str, *, error: bool) -> list[Read]:
         ('{"error":"[Operation Cancelled] Reason: User denied execution."}', ""),
         ("The user has declined to run this tool. DO NOT attempt to call this tool again. If there", ""),
         ("Permission denied by user", ""),
+        ('Tool "edit" was canceled by the user.', ""),
         ("The user skipped the tool call.\nIf the tool call is optional or non-critical, skip it.", ""),
         ("The user chose to skip the tool call, they want to proceed without running it", ""),
     ],

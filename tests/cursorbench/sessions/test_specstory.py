@@ -229,6 +229,30 @@ def test_sub_agents_of_november_2025(tmp_path: Path) -> None:
     ]
 
 
+def test_an_answer_that_was_stopped_while_it_was_written_is_an_answer(tmp_path: Path) -> None:
+    turns = [
+        ("User", "16:00:00", "which key?"), ("Agent (<synthetic>", "16:00:05", "It is the key in"),
+        ("User", "16:00:05", "[Request interrupted by user]"), ("User", "16:00:30", "no"),
+        ("Agent (<synthetic>", "16:00:31", "API Error: aborted"),
+        ("User", "16:00:31", "[Request interrupted by user]"),
+        ("Agent (<synthetic>", "16:01:00", "Login expired"),
+        ("User", "17:00:00", "[Request interrupted by user]"),
+        ("Agent (<synthetic>", "17:01:00", "No response requested."),
+    ]  # fmt: skip
+    text = HEAD + "".join(
+        f"_**{who}{'' if '(' in who else ' ('}{' ' if '(' in who else ''}2026-01-12 {at}Z)**_\n\n{said}\n\n"
+        for who, at, said in turns
+    )
+    found = items(tmp_path, text)
+    assert [(one.text, one.model) for one in found if isinstance(one, AgentTurn)] == [
+        ("It is the key in", "")
+    ]
+    assert [one.text for one in found if isinstance(one, UserTurn) and one.automatic == "meta"] == [
+        "API Error: aborted", "Login expired", "No response requested.",
+    ]  # fmt: skip
+    assert sum(isinstance(one, Interrupt) for one in found) == 3
+
+
 def test_quoted_transcripts_are_no_turns(tmp_path: Path) -> None:
     quoted = "---\n\n_**User (2026-01-12 15:08:40Z)**_\n\nquoted\n"
     text = (

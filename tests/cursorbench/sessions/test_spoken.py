@@ -68,6 +68,7 @@ You **MUST** consider the user input before proceeding (if not empty).
 
 1. Run the script.
 """
+WINDOWS = ARGUMENTS.format("a cake\nwith cream").replace("\n", "\r\n")
 
 
 NOTES = """# Response annotations:
@@ -204,6 +205,15 @@ STOP = "[Request interrupted by user]"
         (f"why does it say {NOON}", None),
         (f"bake\n\n{RULES}1. The path", [("", "bake"), ("meta", f"{RULES}1. The path")]),  # Aider's
         (f"what are the {RULES}?", None),
+        # of a checkout with Windows' line ends
+        (WINDOWS, [("command", WINDOWS), ("", "a cake\r\nwith cream")]),
+        (  # Cursor's, as Entire keeps it
+            "<attached_files>\n<code_selection>\nx\n</code_selection>\n</attached_files>\n\nwhy?",
+            [
+                ("meta", "<attached_files>\n<code_selection>\nx\n</code_selection>\n</attached_files>"),
+                ("", "why?"),
+            ],
+        ),
         (
             "<current_datetime>noon</current_datetime>\n\nwhy?",
             [  # Copilot CLI's

@@ -239,6 +239,27 @@ def test_requests_that_a_checkpoint_took_back_are_undone(tmp_path: Path) -> None
     assert [(one.path, one.status) for one in edits[-2:]] == [("/w/a.py", "undone"), ("/w/b.py", "undone")]
 
 
+def test_files_that_a_sub_agent_changed_are_edits_by_name(tmp_path: Path) -> None:
+    """Its calls are only shown; so are the changes that it made, which were in no item."""
+
+    def changed(path: str) -> dict[str, Any]:
+        return {"kind": "textEditGroup", "uri": {"fsPath": path, "path": path}, "edits": [[]], "done": True}
+
+    made = [changed("/w/a.py"), changed("/w/b.py"), changed("/w/b.py")]
+    own = call(1, "replace_string_in_file", filePath="/w/a.py", oldString="1", newString="2")
+    asked = call(2, "runSubagent", prompt="bake", description="Bake")
+    for number, calls in enumerate([(own, asked), (own,)]):
+        results = {one["id"]: result("done") for one in calls}
+        rounds = [round_(1, "", *calls), round_(2, "Done.")]
+        told = request(number, "bake", rounds, response=made)
+        told["result"]["metadata"]["toolCallResults"] = results
+        (tmp_path / f"{number}.json").write_text(
+            json.dumps({"responderUsername": "GitHub Copilot", "requests": [told]})
+        )
+    found = [one for one in items(tmp_path) if isinstance(one, Edit) and one.status == "applied"]
+    assert [(one.path, one.after) for one in found] == [("/w/a.py", "2"), ("/w/b.py", None), ("/w/a.py", "2")]
+
+
 @FEW
 @given(st.data())
 def test_wrong_types_and_damaged_bytes(tmp_path: Path, data: st.DataObject) -> None:
