@@ -101,7 +101,7 @@ def parse_request(
             raise invalid(message, param=name, code="unsupported_parameter")
     messages = _messages(given) if api == "chat" else []
     if api == "completions":
-        _check_prompt(given.get("prompt"))
+        given["prompt"] = _prompt(given.get("prompt"))
     tools = offered(given, tools_of) if api == "chat" else Offered()
     unknown = {*(given.keys() - KNOWN), *unseen_parts(messages)}
     sampling = _sampling(given, modelled, defaults, tools, drafts=drafts, unknown=unknown)
@@ -244,9 +244,12 @@ def _messages(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     return messages
 
 
-def _check_prompt(prompt: Any) -> None:
+def _prompt(prompt: Any) -> str | list[int]:
+    """The one prompt; also of a list of one, as LangChain sends it."""
+    if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str | list):
+        (prompt,) = prompt
     if isinstance(prompt, str) and prompt:
-        return
+        return prompt
     if isinstance(prompt, list) and set(map(type, prompt)) == {int}:
-        return
+        return prompt
     raise invalid("prompt must be one string or one list of token ids, and not empty", param="prompt")

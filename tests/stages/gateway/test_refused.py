@@ -148,8 +148,8 @@ async def test_a_slow_engine_is_a_timeout_and_recorded(tmp_path: Any, monkeypatc
         assert (second.finish_reason, second.defect, second.output_tokens) == ("timeout", "", 1)
 
 
-async def test_a_prompt_without_text_is_refused(rig: Rig) -> None:
-    for prompt in ("", [], ["a"]):
+async def test_a_prompt_without_text_is_refused_and_several_are(rig: Rig) -> None:
+    for prompt in ("", [], [""], [[]], [["a"]], ["a", "b"], [[97], [98]], [True]):
         answer = await rig.http.post("/v1/completions", json={"model": "rtrl", "prompt": prompt})
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "prompt")
 
