@@ -138,7 +138,8 @@ def _given(body: dict[str, Any], model: str) -> dict[str, Any]:
 
 def _asks(name: str, value: Any) -> bool:
     """Whether a field asks for something. Engines refuse an empty list of tools, and clients mean none."""
-    return value is not None and (name, value) != ("tools", []) and not (name in REFUSED and value is False)
+    empty = (name, value) in (("tools", []), ("logit_bias", {}))
+    return value is not None and not empty and not (name in REFUSED and value is False)
 
 
 def _sampling(

@@ -254,6 +254,13 @@ async def test_an_empty_list_of_tools_is_none(rig: Rig) -> None:
     assert generation.tools_digest == ""
 
 
+async def test_an_empty_logit_bias_biases_nothing(rig: Rig) -> None:
+    """Some clients send it with every request: as a field that nobody knows none would be trained on."""
+    assert (await rig.chat("x", logit_bias={})).status_code == 200
+    assert rig.generations()[0].sampling.unknown == ()
+    assert "logit_bias" not in rig.stub.requests[-1]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_request_that_an_engine_stumbles_over_does_not_close_it_to_others(
     rig: Rig, stream: bool
