@@ -6,6 +6,8 @@ is kept (`lines.py`).
 
 from __future__ import annotations
 
+from cursorbench.sessions.lines import SIGNIFICANT
+
 _PLACES = 100  # of a part that are looked at
 
 
@@ -20,13 +22,22 @@ def unix(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
+def is_long(part: str) -> bool:
+    """Whether a part is so long that it stands nowhere by chance."""
+    return len("".join(part.split())) >= SIGNIFICANT
+
+
 def places(part: str, text: str, other: str = "") -> list[int]:
-    """Where a part stands, and not in the middle of a word nor of `other`, which it may be a piece of."""
+    """Where a part stands, and not in the middle of `other`, which it may be a piece of.
+
+    Where it begins or ends in the middle of a word counts for a long part that stands nowhere else.
+    """
     if not part.strip():
         return []
     if part in other:
         text = text.replace(other, "\0" * len(other))
     found: list[int] = []
+    cut: list[int] = []
     at = text.find(part)
     while at >= 0 and len(found) < _PLACES:
         end = at + len(part)
@@ -34,8 +45,10 @@ def places(part: str, text: str, other: str = "") -> list[int]:
         whole = whole and not (_in_word(part[-1]) and _in_word(text[end : end + 1]))
         if whole:
             found.append(at)
+        elif len(cut) < _PLACES:
+            cut.append(at)
         at = text.find(part, end if whole else at + 1)
-    return found
+    return found or (cut if is_long(part) else [])
 
 
 def around(part: str, text: str, at: int) -> tuple[str, str]:

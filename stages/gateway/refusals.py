@@ -135,15 +135,15 @@ def refused(status: int, content: bytes) -> ApiError:
 
 
 def _overflow(said: str) -> ApiError | None:
-    """Prompt, or prompt and answer, do not fit the context.
+    """The prompt does not fit the context, or leaves no room for an answer.
 
     In OpenAI's words: clients look for them (LiteLLM's `is_error_str_context_window_exceeded`).
     """
     found = _FULL.search(said)
     if found is None and not said.startswith(_FILLED):
         return None
-    context = f"maximum context length is {found[1]} tokens" if found else "context is full"
-    return invalid(f"This model's {context}: prompt and max_tokens do not fit", code=OVERFLOW_CODE)
+    full = f"{found[1]} tokens: the prompt is longer" if found else "that of the prompt: no answer fits"
+    return invalid(f"This model's maximum context length is {full}", code=OVERFLOW_CODE)
 
 
 def _listed(said: str) -> ApiError | None:

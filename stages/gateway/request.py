@@ -101,7 +101,7 @@ def parse_request(
             raise invalid(message, param=name, code="unsupported_parameter")
     messages = _messages(given) if api == "chat" else []
     if api == "completions":
-        _check_prompt(given.get("prompt"))
+        given["prompt"] = _prompt(given.get("prompt"))
     tools = offered(given, tools_of) if api == "chat" else Offered()
     unknown = {*(given.keys() - KNOWN), *unseen_parts(messages)}
     sampling = _sampling(given, modelled, defaults, tools, drafts=drafts, unknown=unknown)
@@ -138,7 +138,8 @@ def _given(body: dict[str, Any], model: str) -> dict[str, Any]:
 
 def _asks(name: str, value: Any) -> bool:
     """Whether a field asks for something. Engines refuse an empty list of tools, and clients mean none."""
-    return value is not None and (name, value) != ("tools", []) and not (name in REFUSED and value is False)
+    empty = (name, value) in (("tools", []), ("logit_bias", {}))
+    return value is not None and not empty and not (name in REFUSED and value is False)
 
 
 def _sampling(
@@ -244,9 +245,12 @@ def _messages(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     return messages
 
 
-def _check_prompt(prompt: Any) -> None:
+def _prompt(prompt: Any) -> str | list[int]:
+    """The one prompt; also of a list of one, as LangChain sends it."""
+    if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str | list):
+        (prompt,) = prompt
     if isinstance(prompt, str) and prompt:
-        return
+        return prompt
     if isinstance(prompt, list) and set(map(type, prompt)) == {int}:
-        return
+        return prompt
     raise invalid("prompt must be one string or one list of token ids, and not empty", param="prompt")

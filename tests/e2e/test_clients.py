@@ -41,6 +41,7 @@ TOOLS: list[Any] = [
     }
 ]
 CALL = 'stub:call read_file {"path": "sum.py"}'
+CONTEXT = 16384  # `max_model_len` of `conftest.SETTINGS`
 
 AGENT = """
 import json, sys
@@ -293,6 +294,24 @@ def test_a_call_that_is_forced_is_made_by_vllm(served: World) -> None:
     for generation in recorded(served, set(ids)).values():
         assert not_reproducible(generation.sampling) == "grammar"
         assert [call.error for call in generation.tool_calls] in ([""], ["schema"])
+
+
+@pytest.mark.vllm
+def test_an_answer_ends_where_the_context_does(served: World) -> None:
+    """More than what the prompt leaves may be asked for; a prompt that leaves nothing is refused."""
+    import openai
+    from openai import OpenAI
+
+    client = OpenAI(base_url=served.url, api_key=served.key, max_retries=0, timeout=120)
+    asked: Any = {"model": "rtrl", "max_tokens": 600}
+    answer = client.completions.create(prompt=[40] * (CONTEXT - 1), **asked)
+    assert answer.usage is not None
+    assert (answer.usage.completion_tokens, answer.choices[0].finish_reason) in {(1, "length"), (1, "stop")}
+    for more in (0, 1):
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.completions.create(prompt=[40] * (CONTEXT + more), **asked)
+        assert refused.value.code == "context_length_exceeded"
+        assert "maximum context length is" in str(refused.value)
 
 
 @pytest.mark.vllm

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cursorbench.sessions.fragments import around, on_its_own, places, unix, whole_text
-from cursorbench.sessions.lines import SIGNIFICANT, Kept, persistence
+from cursorbench.sessions.fragments import around, is_long, on_its_own, places, unix, whole_text
+from cursorbench.sessions.lines import Kept, persistence
 from stages.distill.signals.edits import Change
 
 _LOOKED_AT = 50_000_000  # characters of a file, over all parts: a second; the others are compared as told
@@ -37,7 +37,7 @@ def kept_in_lines(changes: Sequence[Change], now: str) -> tuple[Kept, list[Chang
         own = [at for at in found if on_its_own(after, text, at)]
         if own and (text is end or any(on_its_own(after, end, at) for at in places(after, end, before))):
             left.append(change)
-        elif len(found) == 1 or (found and _long(after)):
+        elif len(found) == 1 or (found and is_long(after)):
             at = (own or found)[0]
             text = text[:at] + before + text[at + len(after) :]
         elif not found:
@@ -47,10 +47,6 @@ def kept_in_lines(changes: Sequence[Change], now: str) -> tuple[Kept, list[Chang
             else:
                 lost += _line_changed(end, back, before, after).lost()
     return persistence(text, end, end) + lost, left[::-1]
-
-
-def _long(part: str) -> bool:
-    return len("".join(part.split())) >= SIGNIFICANT
 
 
 def _line_changed(text: str, at: int, before: str, after: str) -> Kept:

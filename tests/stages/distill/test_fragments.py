@@ -92,5 +92,13 @@ def test_a_few_letters_that_stand_in_many_places_are_not_known() -> None:
     assert kept("a = [1, 5]\n", ("3", "2")) == 0.0, "they are gone"
 
 
+def test_a_part_may_end_in_the_middle_of_a_word() -> None:
+    minus, plus = "return total - discount_of(x)\n", "return total + discount_of(x)\n"
+    cut = ("total - discount", "total + discount")
+    assert kept(plus, cut) == 1.0
+    assert kept(minus, cut) == 0.0, "put back by hand"
+    assert kept("xs = [31, 23]\n" * 200 + "a = [2]\n", ("3", "2")) == 1.0, "short ones are whole words"
+
+
 def test_a_part_that_was_undone_is_lost() -> None:
     assert kept(CALL.format(60, 3), TIMEOUT, undone=True) == 0.0

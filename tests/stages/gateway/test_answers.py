@@ -175,8 +175,9 @@ async def test_plain_completions(rig: Rig, stream: bool) -> None:
     assert bytes(tokens.prompt.tolist()) == b"stub:say def f():"
 
 
-async def test_a_prompt_of_token_ids(rig: Rig) -> None:
-    answer = await rig.http.post("/v1/completions", json={"model": "rtrl", "prompt": [97, 98]})
+@pytest.mark.parametrize("prompt", [[97, 98], [[97, 98]], ["ab"]])
+async def test_a_prompt_of_token_ids_and_a_list_of_one_prompt(rig: Rig, prompt: list[Any]) -> None:
+    answer = await rig.http.post("/v1/completions", json={"model": "rtrl", "prompt": prompt})
     assert answer.status_code == 200
     assert rig.payload(answer.json()["id"])[1].prompt.tolist() == [97, 98]
 

@@ -338,3 +338,7 @@ def test_a_full_context_is_told_in_the_words_that_clients_look_for() -> None:
     error = refused(400, json.dumps({"error": {"message": said}}).encode())
     assert error.code == "context_length_exceeded"
     assert error.message.startswith("This model's maximum context length is 1024 tokens")
+    filled = refused(400, b'{"error": {"message": "max_tokens must be at least 1, got 0."}}')
+    assert filled.code == "context_length_exceeded"
+    assert filled.message.startswith("This model's maximum context length is")
+    assert "max_tokens" not in error.message + filled.message, "a smaller one is of no use"

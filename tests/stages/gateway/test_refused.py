@@ -148,8 +148,8 @@ async def test_a_slow_engine_is_a_timeout_and_recorded(tmp_path: Any, monkeypatc
         assert (second.finish_reason, second.defect, second.output_tokens) == ("timeout", "", 1)
 
 
-async def test_a_prompt_without_text_is_refused(rig: Rig) -> None:
-    for prompt in ("", [], ["a"]):
+async def test_a_prompt_without_text_is_refused_and_several_are(rig: Rig) -> None:
+    for prompt in ("", [], [""], [[]], [["a"]], ["a", "b"], [[97], [98]], [True]):
         answer = await rig.http.post("/v1/completions", json={"model": "rtrl", "prompt": prompt})
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "prompt")
 
@@ -252,6 +252,13 @@ async def test_an_empty_list_of_tools_is_none(rig: Rig) -> None:
     assert "tools" not in rig.stub.requests[-1]
     (generation,) = rig.generations()
     assert generation.tools_digest == ""
+
+
+async def test_an_empty_logit_bias_biases_nothing(rig: Rig) -> None:
+    """Some clients send it with every request: as a field that nobody knows none would be trained on."""
+    assert (await rig.chat("x", logit_bias={})).status_code == 200
+    assert rig.generations()[0].sampling.unknown == ()
+    assert "logit_bias" not in rig.stub.requests[-1]
 
 
 @pytest.mark.parametrize("stream", [False, True])
