@@ -1,14 +1,16 @@
-"""From an engine's log or answer to one sentence and what to do about it. Pure."""
+"""From an engine's log or answer to one sentence and what to do about it."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 from stages.errors import DependencyDownError, IntegrityError, RtrlError, UsageError
 
 TAIL_BYTES = 200_000
+LEAST_FREE = 64 << 10  # bytes: with less, what an engine said on its end may not have found room in its log
 
 # (what the log says, the error it is, what to do). The first that matches wins.
 KNOWN: tuple[tuple[str, type[RtrlError], str], ...] = (
@@ -18,6 +20,7 @@ KNOWN: tuple[tuple[str, type[RtrlError], str], ...] = (
         DependencyDownError,
         "a CUDA build of torchvision broke the imports: pip uninstall torchvision torchaudio torchcodec",
     ),
+    (r"No space left on device", DependencyDownError, "free space (`rtrl gc`) and run again"),
     (r"Address already in use", DependencyDownError, "its port was taken: try again, or set engine.port"),
     (r"unrecognized arguments|invalid choice", UsageError, "look at engine.extra_args"),
     (
@@ -65,10 +68,13 @@ def tail(log: Path, start: int = 0) -> str:
 
 
 def diagnose(text: str, status: int | None, log: Path, *, starting: bool = True) -> RtrlError:
-    """Why the engine is not there, from its log's text and its exit status (None: still running)."""
-    reason = _last_exception(text) or (
-        "it was killed (out of memory?)" if status == -9 else "it gave no reason"
-    )
+    """Why the engine is not there, from its log's text and its exit status (None: still running).
+
+    Looks at the log's disk where the log is silent: on a full one nothing could be written to it.
+    """
+    full = _full(log)
+    silent = "the disk of its log is full" if full else "it gave no reason"
+    reason = _last_exception(text) or ("it was killed (out of memory?)" if status == -9 else silent)
     ended = "did not answer in time" if status is None else f"ended with status {status}"
     if starting:
         ended = "did not become healthy in time" if status is None else f"{ended} while starting"
@@ -80,7 +86,16 @@ def diagnose(text: str, status: int | None, log: Path, *, starting: bool = True)
         return DependencyDownError(
             message, hint=f"on a busy machine raise engine.startup_timeout_s; log: {log}"
         )
+    if full:
+        return DependencyDownError(message, hint=f"free space (`rtrl gc`) and run again; log: {log}")
     return DependencyDownError(message, hint=f"see {log}")
+
+
+def _full(log: Path) -> bool:
+    try:
+        return shutil.disk_usage(log.parent).free < LEAST_FREE
+    except OSError:
+        return False
 
 
 def _last_exception(text: str) -> str:

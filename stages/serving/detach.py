@@ -53,7 +53,8 @@ def start_detached(
     command = [sys.executable, "-m", "stages.serving", str(workspace.root), *workspace.overrides, *overrides]
     root = str(Path(stages.__file__).resolve().parent.parent)
     path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH", "")) if p)
-    with open(log, "wb", opener=_owners) as output:  # Path.open has no opener
+    # Path.open has no opener. "a": what rotates it may cut it short while it is written to.
+    with open(log, "ab", opener=_owners) as output:
         process = subprocess.Popen(
             command,
             env={**os.environ, "PYTHONPATH": path},

@@ -128,9 +128,13 @@ def save_step(scratch: Path, number: int, tensors: Mapping[str, Tensor], about: 
         sync(partial / ABOUT)
     ranks.meet()
     values = {name: value.detach() for name, value in tensors.items()}
-    with interrupts.heeded(), _quiet_alone(), _own_errors():
-        writer = FileSystemWriter(partial, sync_files=True)
-        save_shards(values, storage_writer=writer, no_dist=ranks.count() == 1)
+    try:
+        with interrupts.heeded(), _quiet_alone(), _own_errors():
+            writer = FileSystemWriter(partial, sync_files=True)
+            save_shards(values, storage_writer=writer, no_dist=ranks.count() == 1)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)  # it filled the disk, on which the gateway has to record
+        raise
     if ranks.is_first():
         faults.point("train.step.fsync.before")
         sync(partial)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -50,6 +52,21 @@ def test_known_failures(text: str, status: int | None, code: int, message: str, 
     assert message in error.message
     assert hint in error.hint
     assert "engine.log" in error.hint
+
+
+def test_a_full_disk_is_told_where_the_log_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an engine said on its end found no room: it "gave no reason", and its log had none to read."""
+    log = tmp_path / "engine.log"
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=4096))
+    error = diagnose("INFO importing\n", 1, log)
+    assert error.code == 13
+    assert error.message == "the engine ended with status 1 while starting: the disk of its log is full"
+    assert error.hint.startswith("free space")
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1 << 30))
+    assert "it gave no reason" in diagnose("INFO importing\n", 1, log).message
+    # of another disk, /tmp say, the log tells
+    other = diagnose("OSError: [Errno 28] No space left on device\n", 1, log)
+    assert (other.code, other.hint[:10]) == (13, "free space")
 
 
 def test_tail_reads_from_where_this_start_began(tmp_path: Path) -> None:

@@ -129,11 +129,15 @@ def test_stop_wants_no_store(idle: StubWorld) -> None:
     endpoint = start_detached(idle.workspace)
     away = idle.workspace.root / "store.away"
     idle.workspace.store_dir.rename(away)
+    os.truncate(log, 0)
     try:
         assert run(["serve", "--stop", "-w", str(idle.workspace.root)]) == 0
     finally:
         away.rename(idle.workspace.store_dir)
     assert wait_for(lambda: gone(endpoint.pid))
+    assert log.read_bytes()[:1] not in (b"", b"\0"), (
+        "logrotate's copytruncate: a hole as long as what was before"
+    )
     assert log.with_name("serve-before.log").read_text() == "why the one before ended\n"
     lines = log.read_text().splitlines()
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ stopped", lines[-1]), "of weeks, on which day"
