@@ -239,12 +239,20 @@ _FURTHER = (
         "number", "higher", _mean("reward"),
     ),
 )  # fmt: skip
+_TAKEN = Figure(  # of Tab-like completions
+    "completion_accepted", "Completions taken", "share of the completions shown that were taken", "share",
+    "higher", _share("completion_accepted", ""),
+)  # fmt: skip
 
 
 def headline(episodes: Episodes) -> tuple[Figure, ...]:
     """The figures of a report on these episodes: the usual ones and those of the team's own signals."""
     own = (
-        Figure(name, name, "mean of the signal, of episodes where it is known", "number", "", _mean(name))
+        _TAKEN
+        if name == _TAKEN.name
+        else Figure(
+            name, name, "mean of the signal, of episodes where it is known", "number", "", _mean(name)
+        )
         for name in episodes.own
         if not np.isnan(episodes.values[name]).all()
     )
