@@ -79,6 +79,31 @@ def test_a_diff_that_does_not_apply(world: World) -> None:
         assert (found.passed, found.reason) == (False, "patch"), text
 
 
+DEEP = """
+import os
+for name in {parts!r}:
+    os.mkdir(name)
+    os.chdir(name)
+open({name!r}, "w").write("x = 1")
+"""
+
+
+@pytest.mark.parametrize("name", ["conftest.py", "test_a.py", "random.py"])
+@pytest.mark.parametrize("length", [4060, 4095])
+def test_a_path_as_long_as_can_be_is_a_grade(world: World, name: str, length: int) -> None:
+    """Below the tree on this machine it is no path at all: asking for it there raised, and ended the run."""
+    parts = ["random"] + ["a" * 100] * ((length - 200) // 101)
+    parts.append("b" * (length - len("/".join([*parts, "", name]))))
+    with world.backend.start(world.environment, LIMITS) as sandbox:
+        assert sandbox.exec(["python", "-c", DEEP.format(parts=parts, name=name)]).ok
+        diff = sandbox.diff()
+    path = "/".join([*parts, name])
+    assert len(path) == length
+    assert path in diff
+    found = grade(world.task, world.environment, diff, world.backend, LIMITS)
+    assert (found.passed, found.reason) == (False, "patch")
+
+
 def test_there_is_room_for_the_tests_beside_what_a_model_filled(world: World) -> None:
     """Who filled the disk but for some bytes had the tests not put in place, which was nobody's doing."""
     small = replace(LIMITS, disk=1 << 20)
