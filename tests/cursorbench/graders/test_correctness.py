@@ -166,6 +166,23 @@ def test_the_script_that_runs_the_tests_is_the_bases(world: World) -> None:
         assert restoring.put_back(sandbox, root, ["calc/core.py"], tests) == []
 
 
+@pytest.mark.parametrize("installed", ["node_modules/runner/lib.js", "vendor/lib/site-packages/runner.py"])
+def test_the_runner_that_is_installed_in_the_tree_is_the_bases(
+    world: World, backend: Backend, installed: str, tmp_path: Path
+) -> None:
+    """The command names what starts it, and not the files where it is told what has passed."""
+    root = tmp_path / "base"
+    put(root, {installed: "fail = 1\n"})
+    for place in (tmp_path, tmp_path.parent, root):
+        place.chmod(0o755)
+    with backend.start(replace(world.environment, root=root), LIMITS) as sandbox:
+        sandbox.write(installed, b"fail = 0\n")
+        other = f"{installed}.more"
+        sandbox.write(other, b"x")
+        assert restoring.put_back(sandbox, root, [installed, other], {FILE: b""}) == [installed, other]
+        assert sandbox.exec(["cat", installed]).output == "fail = 1\n"
+
+
 @pytest.mark.parametrize("folder", ["Tests", "unit_tests"])
 def test_helpers_in_a_folder_that_the_builder_knows(world: World, folder: str) -> None:
     """The grader did not take it for one of tests: a model could edit what the tests compare with."""
