@@ -58,7 +58,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise InputMissingError(
             f"{folder} is no checkpoint: it has no config.json", hint="give a Hugging Face causal-LM folder"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise IntegrityError(f"{path} is not JSON: {error}", hint="rtrl verify --full") from error
     if not isinstance(config, dict):
         raise IntegrityError(f"{path} is not a JSON object", hint="rtrl verify --full")
@@ -92,7 +92,7 @@ def weight_files(folder: Path) -> list[Path]:
         )
     try:
         shards = sorted({str(name) for name in json.loads(index.read_bytes())["weight_map"].values()})
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise IntegrityError(f"{index} is no index of weights: {error}", hint="rtrl verify --full") from error
     if missing := [name for name in shards if Path(name).name != name or not (folder / name).is_file()]:
         raise IntegrityError(f"{folder} lacks {', '.join(missing)}", hint="rtrl verify --full")

@@ -10,10 +10,10 @@ import ast
 import configparser
 import contextlib
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cursorbench import toml_texts
 from cursorbench.sessions.reading import table_of
 from cursorbench.tasks.venv import normal
 
@@ -26,7 +26,7 @@ _TEXTS = ("name", "version")  # of the keywords of `setup`
 def toml(text: str) -> dict[str, Any]:
     """A TOML document; empty when it is none."""
     with contextlib.suppress(ValueError, RecursionError):  # a number may be too long to read
-        return tomllib.loads(text)
+        return toml_texts.loads(text)
     return {}
 
 

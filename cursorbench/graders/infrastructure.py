@@ -38,7 +38,8 @@ PREFIXES = (  # vitest takes its settings from vite's, too
 )
 SUFFIXES = (".pth", ".pyc", ".pyo")
 FOLDER_SUFFIXES = (".egg-info", ".dist-info")
-_FOLDERS = frozenset({"__pycache__", "sitecustomize", "usercustomize"})
+# the last two: what is installed beside the sources, the test runner among it
+_FOLDERS = frozenset({"__pycache__", "sitecustomize", "usercustomize", "node_modules", "site-packages"})
 _TEST_FOLDER = re.compile(
     r"tests?|tests?[_-].*|test(utils?|helpers?|support)|__tests__|specs?|testdata|testing_?data|.*_tests?",
     re.IGNORECASE,

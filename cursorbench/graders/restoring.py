@@ -29,6 +29,7 @@ _NO_ATTRIBUTES = b"* -text -eol -ident -filter -working-tree-encoding\n"
 _APPLY_S = 120.0
 _NOT_OURS = (".git", "__pycache__", "node_modules", ".venv", "venv", "site-packages")
 MAX_FILE = 64 << 20
+LONGEST = 2000  # bytes of a path; one that fits inside by a hair fits nowhere below the tree on this machine
 _WORDS = 60_000  # bytes of paths in one command
 
 
@@ -43,14 +44,16 @@ def apply(sandbox: Sandbox, diff: str) -> set[str]:
     attributes say (line ends, encodings, `ident`), for a commit's diff is one of what git has stored.
 
     Raises:
-        PatchError: git refuses it.
+        PatchError: git refuses it, or it has a path longer than LONGEST.
         SandboxError: the sandbox died, or has no git.
     """
     if not diff.strip():
         return set()
     text = diff.encode("utf-8", "surrogateescape")
     text += b"" if text.endswith(b"\n") else b"\n"
-    named = _git_apply(sandbox, text, _CLEAN_GIT, "--numstat")
+    touched = _touched(_git_apply(sandbox, text, _CLEAN_GIT, "--numstat"), diff)
+    if any(len(path.encode("utf-8", "replace")) > LONGEST for path in touched):
+        raise PatchError(f"a path has more than {LONGEST} bytes")
     plain = f"/tmp/{secrets.token_hex(16)}"
     _do(sandbox, "git", "init", "-q", "--bare", "--template=", plain)
     _write(sandbox, f"{plain}/info/attributes", _NO_ATTRIBUTES)
@@ -60,7 +63,11 @@ def apply(sandbox: Sandbox, diff: str) -> set[str]:
     except PatchError:
         _git_apply(sandbox, text, _CLEAN_GIT, *how)
     _do(sandbox, "rm", "-rf", plain)
-    rows = (row.split("\t", 2) for row in named.split("\n") if row.count("\t") >= 2)
+    return touched
+
+
+def _touched(numstat: str, diff: str) -> set[str]:
+    rows = (row.split("\t", 2) for row in numstat.split("\n") if row.count("\t") >= 2)
     touched = {patch.unquoted(row[2], "surrogateescape") for row in rows}
     for change in patch.files(diff):
         touched |= {change.path, change.old} - {""}

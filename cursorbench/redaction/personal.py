@@ -19,6 +19,7 @@ _LOCAL = re.compile(
     r"|\\{0,4}\"[^\"\\\n]{1,62}\\{0,4}\"\Z"
 )
 _END_OF_ESCAPE = re.compile(r"\A(?:[nrt]|u00[0-7][0-9A-Fa-f])")  # of a newline, of what JSON may escape
+_NO_BEGIN = ".%+-"  # a line that a diff adds: +@pytest.fixture, +git@github.com
 _VERSION = re.compile(r"\d+\.\d|\dx\.(?:avif|gif|jpe?g|png|svg|webp)\Z")  # package@1.2.3-rc.next, logo@2x.png
 _CALLED = re.compile(r"(?:\.\w{1,64}){0,8}\(")  # a product of matrices: q@k.transpose(-2, -1)
 _HOST = re.compile(  # but not ada@corp.com(work); of two letters some are methods
@@ -109,9 +110,9 @@ def emails(text: str) -> Iterator[Span]:
             continue
         start = match.start()
         local = _LOCAL.search(text[max(0, start - 64) : start])
-        name = local[0].lstrip(".%-") if local else ""
+        name = local[0].lstrip(_NO_BEGIN) if local else ""
         if text[max(0, start - len(name) - 1) : start - len(name)] == "\\":
-            name = _END_OF_ESCAPE.sub("", name)
+            name = _END_OF_ESCAPE.sub("", name).lstrip(_NO_BEGIN)
         if name and name.lower() not in _NO_PERSON:
             yield Span(start - len(name), match.end(), "email", start - len(name))
 

@@ -189,7 +189,7 @@ _KNOWN_PLACES = tuple(  # where a password stands without a name right before it
 _SPACE = r"[ \t]{1,4}"
 _TO_QUOTE = r"[^\"'`\n\\]{4,256}+"
 _TO_BLANK = r"[^\s\"'$\\][^\s\"'\\]{3,512}+"
-_ENTITY = r"(?:&quot;|&apos;|&#0?3[49];|&#x2[27];)"
+_ENTITY = r"(?:&quot;|&apos;|&#0?3[49];|&#x2[27];|\\{1,4}u002[27])"  # of XML; of JSON, as .NET writes it
 _NAMED_PLACES = tuple(  # behind a name that says how secret it is
     (word, re.compile(f"(?i:{before})(?P<value>{value})"))
     for word, before, value in (
@@ -241,7 +241,7 @@ _NAMED_PLACES = tuple(  # behind a name that says how secret it is
     )
 )
 _BEHIND_NAME = re.compile(  # what is rarer than names: it is looked for, and then for a name before it
-    rf"[ ]{{0,4}}(?::|=(?:&gt;)?)[ ]{{0,4}}{_ENTITY}(?P<entities>[^\s&\"'<>]{{4,512}}+)"
+    rf"[ ]{{0,4}}(?::|=(?:&gt;)?)[ ]{{0,4}}{_ENTITY}(?P<entities>(?>(?:(?!{_ENTITY})[^\s&\"'<>]){{4,512}}))"
     r"|:[ ]{1,4}[|>][+-]?[ ]{0,4}(?:\n|\\{1,4}n)[ ]{1,40}"  # a block of YAML
     r"(?P<block>(?=[^\s\d]{0,64}\d)(?=[^\sA-Za-z]{0,64}[A-Za-z])[^\s\"'\\:]{4,512}+)(?!:)"
     rf"|\|[ ]{{0,20}}`?(?P<cell>{_MIXED}[^\s|`()\"'\\]{{8,256}}+)`?[ ]{{0,40}}\|"  # the next cell of a table

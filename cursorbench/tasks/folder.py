@@ -151,8 +151,9 @@ def _check(task: Task) -> None:
         raise Invalid("tests/test.sh is not there")
     if task.environment.kind == "python" and not task.lock.is_file():
         raise Invalid(f"{task.lock.relative_to(task.folder)} is not there")
-    for _ in walk(task.folder):
-        pass
+    for place in walk(task.folder):
+        if place.is_relative_to(task.overlay):
+            settings.inside(str(place.relative_to(task.overlay)), "environment/overlay")
 
 
 def _check_ids(tests: ExpectedTests) -> None:

@@ -8,7 +8,6 @@ mean nothing here are left alone, as Harbor does. Not here: the files round it (
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 import tomli_w
 
+from cursorbench import toml_texts
 from cursorbench.errors import IntegrityError
 from cursorbench.tasks.task import CursorBenchFields, EnvironmentSpec, Task
 
@@ -67,7 +67,7 @@ def parse(text: str, where: str) -> Settings:
 def document(text: str) -> dict[str, Any]:
     """A TOML document. Raises Invalid for what is none, nested too deep or with a number too long to read."""
     try:
-        return tomllib.loads(text)
+        return toml_texts.loads(text)
     except (ValueError, RecursionError) as error:
         raise Invalid(f"it is no TOML: {error}") from error
 

@@ -73,6 +73,27 @@ def _below_a_link(world: World) -> tuple[bool, str]:
     return world.judge(said), f"below a base's link nothing is the base's ({said.strip()[:80]})"
 
 
+def _longest_path(world: World) -> tuple[bool, str]:
+    """A file whose path is as long as one may be, and so longer than one may be below the base's folder."""
+    deep = f"for _ in $(seq 40); do mkdir {'a' * 100} && cd {'a' * 100}; done; mkdir {'b' * 43}"
+    with tempfile.TemporaryDirectory() as scratch:
+        root, test = Path(scratch, "base"), "tests/test_a.py"
+        (root / "tests").mkdir(parents=True)
+        (root / test).touch()
+        for folder in (root.parent, root):
+            folder.chmod(0o755)
+        with world.backend.start(Environment(root), LIMITS) as sandbox:
+            sandbox.exec(f"{deep}; cd {'b' * 43}; echo x > conftest.py")
+            diff = sandbox.diff()
+            try:
+                restoring.put_back(sandbox, root, restoring.apply(sandbox, diff), {test: b""})
+            except restoring.PatchError as error:
+                return "conftest.py" not in diff, str(error)
+            except OSError as error:
+                return True, f"the grader ended: {error.strerror}"
+    return "conftest.py" not in diff, "it is a path like any other"
+
+
 _ENTITIES = (
     "('<!DOCTYPE l [<!ENTITY a \"' + 'A' * 1000 + '\">' + ''.join("
     "f'<!ENTITY {chr(98 + i)} \"' + f'&{chr(97 + i)};' * 10 + '\">' for i in range(7))"
@@ -80,6 +101,13 @@ _ENTITIES = (
 )
 ATTEMPTS: list[Attempt] = [
     Attempt("what the host has below a link of the base", "what is read outside", _below_a_link),
+    Attempt("a path as long as there can be", "what is read outside", _longest_path),
+    _read(
+        "a key of 100,000 parts in a task's settings",
+        "limit of a key's parts",
+        "from cursorbench.tasks import settings\n"
+        "try: settings.document('a.' * 100_000 + 'a = 1')\nexcept settings.Invalid: print('held')",
+    ),
     _read("a report that is a bomb of entities", "no document types", _refused(f"{_ENTITIES}.encode()")),
     _read(
         "the same in UTF-16",

@@ -59,8 +59,19 @@ def _with_stops(messages: Sequence[Mapping[str, Any]], n: int) -> str:
 
 
 def _is_of_a_skill(messages: Sequence[Mapping[str, Any]], n: int, text: str) -> bool:
-    """Whether the message `n`, which says `text`, is that of a skill which the model called."""
-    before = takewhile(lambda one: one.get("role") == "tool", (messages[k] for k in range(n - 1, -1, -1)))
-    if not any(launches_skill(text_of(one.get("content"))) for one in before):
+    """Whether the message `n`, which says `text`, is that of a skill which the model called.
+
+    Called by its tool: a model can have a shell say the same, and nobody would hear what its user says next.
+    """
+    before = [*takewhile(lambda one: one.get("role") == "tool", (messages[k] for k in range(n - 1, -1, -1)))]
+    launched = [one.get("tool_call_id") for one in before if launches_skill(text_of(one.get("content")))]
+    if not launched or len(before) == n:
         return False
-    return not any(part.stopped for part in parts(text))
+    calls = messages[n - 1 - len(before)].get("tool_calls") or ()
+    called = any(_calls_skill(call) and call.get("id") in launched for call in calls)
+    return called and not any(part.stopped for part in parts(text))
+
+
+def _calls_skill(call: Any) -> bool:
+    function = call.get("function") if isinstance(call, dict) else None
+    return isinstance(function, dict) and str(function.get("name")).lower() == "skill"

@@ -53,7 +53,7 @@ def _generation_defaults(folder: Path) -> dict[str, float]:
     """What an engine puts in for parameters that a request does not name, unless told not to."""
     try:
         found = json.loads((folder / "generation_config.json").read_bytes())
-    except (OSError, ValueError):  # there is none: no hypothesis
+    except (OSError, ValueError, RecursionError):  # there is none: no hypothesis
         return {}
     if not isinstance(found, dict):
         return {}

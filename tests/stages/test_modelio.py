@@ -123,9 +123,13 @@ def test_missing_and_damaged_folders(tmp_path: Path) -> None:
     weights.unlink()
     with pytest.raises(InputMissingError, match="safetensors"):
         modelio.load_model(folder)
-    (folder / "config.json").write_text("{")
-    with pytest.raises(IntegrityError):
-        modelio.load_model(folder)
+    (folder / modelio.INDEX_FILE).write_text("[" * 100_000)
+    with pytest.raises(IntegrityError, match="no index of weights"):
+        modelio.weight_files(folder)
+    for damaged in ("{", "[" * 100_000):
+        (folder / "config.json").write_text(damaged)
+        with pytest.raises(IntegrityError, match="is not JSON"):
+            modelio.load_model(folder)
 
 
 @pytest.mark.parametrize("elsewhere", ["{}", "../other/model.safetensors", "./../other/model.safetensors"])

@@ -230,7 +230,7 @@ def _json(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_bytes())
     except FileNotFoundError as error:
         raise InputMissingError(f"there is no {path}", hint="rtrl verify --full") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise IntegrityError(f"{path} is not JSON: {error}", hint="save the tokenizer again") from error
     if not isinstance(found, dict):
         raise IntegrityError(f"{path} is not a JSON object", hint="save the tokenizer again")

@@ -79,6 +79,31 @@ def test_a_diff_that_does_not_apply(world: World) -> None:
         assert (found.passed, found.reason) == (False, "patch"), text
 
 
+DEEP = """
+import os
+for name in {parts!r}:
+    os.mkdir(name)
+    os.chdir(name)
+open({name!r}, "w").write("x = 1")
+"""
+
+
+@pytest.mark.parametrize("name", ["conftest.py", "test_a.py", "random.py"])
+@pytest.mark.parametrize("length", [4060, 4095])
+def test_a_path_as_long_as_can_be_is_a_grade(world: World, name: str, length: int) -> None:
+    """Below the tree on this machine it is no path at all: asking for it there raised, and ended the run."""
+    parts = ["random"] + ["a" * 100] * ((length - 200) // 101)
+    parts.append("b" * (length - len("/".join([*parts, "", name]))))
+    with world.backend.start(world.environment, LIMITS) as sandbox:
+        assert sandbox.exec(["python", "-c", DEEP.format(parts=parts, name=name)]).ok
+        diff = sandbox.diff()
+    path = "/".join([*parts, name])
+    assert len(path) == length
+    assert path in diff
+    found = grade(world.task, world.environment, diff, world.backend, LIMITS)
+    assert (found.passed, found.reason) == (False, "patch")
+
+
 def test_there_is_room_for_the_tests_beside_what_a_model_filled(world: World) -> None:
     """Who filled the disk but for some bytes had the tests not put in place, which was nobody's doing."""
     small = replace(LIMITS, disk=1 << 20)
@@ -139,6 +164,23 @@ def test_the_script_that_runs_the_tests_is_the_bases(world: World) -> None:
         root, tests = world.environment.root, {FILE: b""}
         assert restoring.put_back(sandbox, root, ["calc/core.py"], tests, command=command) == ["calc/core.py"]
         assert restoring.put_back(sandbox, root, ["calc/core.py"], tests) == []
+
+
+@pytest.mark.parametrize("installed", ["node_modules/runner/lib.js", "vendor/lib/site-packages/runner.py"])
+def test_the_runner_that_is_installed_in_the_tree_is_the_bases(
+    world: World, backend: Backend, installed: str, tmp_path: Path
+) -> None:
+    """The command names what starts it, and not the files where it is told what has passed."""
+    root = tmp_path / "base"
+    put(root, {installed: "fail = 1\n"})
+    for place in (tmp_path, tmp_path.parent, root):
+        place.chmod(0o755)
+    with backend.start(replace(world.environment, root=root), LIMITS) as sandbox:
+        sandbox.write(installed, b"fail = 0\n")
+        other = f"{installed}.more"
+        sandbox.write(other, b"x")
+        assert restoring.put_back(sandbox, root, [installed, other], {FILE: b""}) == [installed, other]
+        assert sandbox.exec(["cat", installed]).output == "fail = 1\n"
 
 
 @pytest.mark.parametrize("folder", ["Tests", "unit_tests"])

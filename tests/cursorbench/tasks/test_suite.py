@@ -65,6 +65,13 @@ def link_out(task: Path) -> None:
     (task / "tests" / "files" / "hosts").symlink_to("/etc/hosts")
 
 
+def overlay_of_git(task: Path) -> None:
+    """Laid over the tree it would be the settings of the repository there."""
+    place = task / "environment" / "overlay" / ".git" / "config"
+    place.parent.mkdir(parents=True)
+    place.write_text("[core]\n\tfsmonitor = touch x\n")
+
+
 def instead(name: str, make: Callable[[Path], None]) -> Callable[[Path], None]:
     """What has no end in a file's place: who reads it waits, or fills the memory."""
 
@@ -128,6 +135,9 @@ WRONG: list[tuple[Callable[[Path], None], str]] = [
     (instead("instruction.md", os.mkfifo), "instruction.md is no file"),
     (instead("tests/tests.json", lambda path: path.symlink_to("/dev/zero")), "tests.json is no file"),
     (link_out, "tests/files/hosts is a link that leads out"),
+    (overlay_of_git, "environment/overlay: '.git/config' is no path inside"),
+    (edit("task.toml", "schema_version", "a." * 50_000 + "schema_version"), "more than 200 parts"),
+    (edit("task.toml", "schema_version", '\'a\'."b\\"" . ' * 5000 + "schema_version"), "more than 200 parts"),
     (two_branches, "refs/heads/later, refs/heads/main, where only the branch main may be"),
 ]
 

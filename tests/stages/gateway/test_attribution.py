@@ -61,14 +61,23 @@ def test_a_clients_notice_is_not_the_users_next_message() -> None:
 
 def test_the_text_of_a_skill_that_the_model_called_is_no_request() -> None:
     """Claude Code puts it behind the call's result, in the words of whoever wrote the skill."""
+    use = {"id": "c1", "type": "function", "function": {"name": "Skill", "arguments": '{"skill": "bake"}'}}
+    called = {"role": "assistant", "content": None, "tool_calls": [use]}
     launched = {"role": "tool", "content": "Launching skill: bake", "tool_call_id": "c1"}
     skill = {"role": "user", "content": "Bake a cake as told."}
-    assert asked([U, CALL, launched, skill, A]) == (1, "fix it", [CALL, A])
-    assert asked([U, CALL, launched, T, skill, A]) == (1, "fix it", [CALL, A]), "of several calls at once"
-    assert asked([U, CALL, launched, skill, A, U]) == (2, "fix it", [])
-    assert asked([U, CALL, T, skill]) == (2, "Bake a cake as told.", [])
+    assert asked([U, called, launched, skill, A]) == (1, "fix it", [called, A])
+    assert asked([U, called, launched, T, skill, A]) == (1, "fix it", [called, A]), "of several calls at once"
+    assert asked([U, called, launched, skill, A, U]) == (2, "fix it", [])
+    assert asked([U, called, T, skill]) == (2, "Bake a cake as told.", [])
+    assert asked([U, CALL, launched, skill]).requests == 2, "a shell's echo launches none"
+    odd = {
+        "role": "assistant",
+        "tool_calls": ["x", {}, {"function": "f"}, {"id": [], "function": {"name": 1}}],
+    }
+    assert asked([U, odd, {**launched, "tool_call_id": {}}, skill]).requests == 2
+    assert asked([launched, skill]).requests == 1
     stopped = {"role": "user", "content": "[Request interrupted by user]\n\nnot now"}
-    assert asked([U, CALL, launched, stopped]).requests == 2
+    assert asked([U, called, launched, stopped]).requests == 2
 
 
 @pytest.mark.parametrize(
