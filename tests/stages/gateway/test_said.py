@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stages.gateway.attribution import Who, attribute, attribute_resource, text_of
+from stages.gateway.attribution import Who, attribute, attribute_resource, check_name, text_of
 from stages.gateway.errors import ApiError
 from stages.gateway.key_file import ApiKey
 
@@ -56,8 +56,10 @@ def test_whose_it_is_without_a_word_of_it() -> None:
     assert said(body={"user": "carol", "metadata": {"rtrl_user": "bob"}}).user == "bob"
     assert said(body={"metadata": {"rtrl_user": "bob"}}, user="ann").user == "ann"
     assert said(user="", unknown="x", body={"user": "carol"}).user == "carol"
-    other = attribute({"headers": [(b"a-header-user", b"ann")]}, {}, KEY, client_clock=False)
-    assert other == said()
+    other = attribute({"headers": [(b"x-othe-user", b"ann")]}, {}, KEY, client_clock=False)
+    assert other == said() == Who("k1", "", "", None, False)
+    named = said(session="s", body={"metadata": {"rtrl_episode": "e"}}, group="g")
+    assert (named.session, named.episode, named.group) == ("s", "e", "g")
 
 
 def test_when_it_was_by_a_clients_clock() -> None:
@@ -85,6 +87,9 @@ def test_what_is_wrong_is_refused_where_it_stands(
         said(body=body, clock=True, **headers)
     assert (caught.value.status, caught.value.param) == (400, param)
     assert said(user="a" * 200).user == "a" * 200
+    for name in ("", "a\n"):
+        with pytest.raises(ApiError):
+            check_name(name, "type")
 
 
 def test_a_text_is_of_parts_that_have_one() -> None:
