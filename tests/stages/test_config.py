@@ -91,6 +91,8 @@ def test_values_are_converted_by_type() -> None:
         ("", ("gateway.max_bodies_bytes=4096",), "is over max_bodies_bytes (4096): whoever", ""),
         ("", ("ab.alpha_harm=5e-324",), "setting ab.alpha_harm in --set ab.alpha_harm: ", ""),
         ("", ("eval.alpha=1e-16",), "setting eval.alpha in --set eval.alpha: ", ""),
+        ("", ('ab.margins={"latncy": 0.1}',), "no A/B metric is called 'latncy'; there are ", ""),
+        ("", ('ab.harm={"latency": -0.1}',), "latency: a loss is at least 0", ""),
         ("", ("collect.arm=canry",), "setting collect.arm in --set collect.arm: Input should be 'live',", ""),
         ("", ("deploy.shadow_requests=4",), "shadow_requests 4 is under shadow_least 8: nothing would", ""),
         ("[targets.b2]\n", (), "setting targets.b2.url in rtrl.toml: Field required", ""),
@@ -145,6 +147,10 @@ def test_more_is_not_accepted_than_one_peer_may_hold_open(values: str, limit: st
     assert caught.value.code == 2
     fits = parse("[gateway]\nengine_connections = 800\nmax_queue = 224\n").gateway
     assert fits.engine_connections + fits.max_queue == fits.max_connections_per_peer
+
+
+def test_no_loss_may_be_harm_already() -> None:
+    assert parse("", 'ab.harm={"latency": 0}').ab.harm == {"latency": 0.0}
 
 
 def test_tables_are_merged_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:

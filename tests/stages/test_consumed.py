@@ -9,17 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.consumed import KEPT, consumed_among, listed_from, reach, write_consumed
+from stages.consumed import KEPT, consumed_among, generation_of, listed_from, reach, write_consumed
 from stages.errors import IntegrityError
 from stages.linestate import LineState
 from stages.stage import Artifact
 from tests.stages.world import consumed_episodes
 
 
-def checkpoint(generation: int) -> Artifact:
-    return Artifact(
-        "checkpoint", f"sha256:{generation}", 1, "auto", 0, "", "run", {"generation": generation}, Path("/no")
-    )
+def checkpoint(generation: int | None) -> Artifact:
+    meta = {} if generation is None else {"generation": generation}
+    return Artifact("checkpoint", f"sha256:{generation}", 1, "auto", 0, "", "run", meta, Path("/no"))
 
 
 def update(folder: Path, before: Path | None, generation: int, ids: list[str], max_lag: int = 1) -> LineState:
@@ -39,10 +38,22 @@ def test_of_a_new_line_there_is_nothing_and_damage_is_found(tmp_path: Path) -> N
     assert consumed_among(tmp_path, ["b", "c"]) == {"b"}
     path = tmp_path / "consumed.parquet"
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(IntegrityError):
+    with pytest.raises(IntegrityError, match=r"consumed\.parquet cannot be read"):
         consumed_among(tmp_path, ["a"])
-    with pytest.raises(IntegrityError):
+    with pytest.raises(IntegrityError, match=r"consumed\.parquet cannot be read"):
         write_consumed(tmp_path / "..", ["a"], generation=4, before=tmp_path)
+
+
+def test_a_line_begins_with_nothing_before_it(tmp_path: Path) -> None:
+    """A root has no generation, and a line state of before the first update no file."""
+    assert generation_of(checkpoint(None)) == listed_from(checkpoint(None), 1) == 0
+    first = tmp_path / "first"
+    first.mkdir()
+    write_consumed(first, ["a"], generation=0, before=tmp_path)
+    assert consumed_episodes(first) == {"a"}
+    assert (
+        reach(LineState(consumed_from=12), checkpoint(11), 5) == 0
+    )  # all of it is older than what is listed
 
 
 def test_the_same_ids_give_the_same_bytes(tmp_path: Path) -> None:

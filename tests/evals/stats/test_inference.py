@@ -183,6 +183,9 @@ def test_intervals_apart() -> None:
     assert not above.apart_from(below), "they touch"
 
 
+UNEQUAL = ClusterSums(np.array([4.0, 0.0, 1.0, 0.0]), np.array([5.0, 1.0, 2.0, 1.0]))
+
+
 def test_pass_probability_by_hand() -> None:
     # Margin 0: an identical model passes at the level itself. Many clusters: normal arithmetic.
     assert power.pass_probability(1.0, 29, 0.0) == pytest.approx(0.05)
@@ -191,7 +194,9 @@ def test_pass_probability_by_hand() -> None:
     )
     assert power.pass_probability(0.0, 30, 0.01) == 1.0
     assert power.pass_probability(0.0, 30, 0.01, delta=-0.02) == 0.0
-    assert power.pass_probability(1.0, math.nan, 9.0) == 0.0
+    assert power.pass_probability(1.0, math.nan, 9.0) == power.pass_probability(1.0, 0.0, 9.0) == 0.0
+    assert power.pass_probability(1.0, 1.0, 0.0) == pytest.approx(0.05)  # of two clusters
+    assert power.pass_probability(0.0, 30, 0.01, delta=-0.01) == 0.0
 
 
 def test_design_figures_of_the_gate() -> None:
@@ -205,7 +210,10 @@ def test_design_figures_of_the_gate() -> None:
 def test_detectable_loss_by_hand() -> None:
     # Normal limit: (1.96 + 0.8416) standard errors.
     assert power.detectable_loss(0.01, 10**5) == pytest.approx(0.02802, rel=1e-3)
-    assert power.detectable_loss(0.01, math.nan) == math.inf
+    assert power.detectable_loss(0.01, math.nan) == power.detectable_loss(0.01, 0.0) == math.inf
+    assert power.detectable_loss(0.0, 5.0) == 0.0
+    found = power.detectable_loss(1.0, 1.0)  # of two clusters: 12.7 standard errors are the level alone
+    assert stats.nct.sf(stats.t.isf(0.025, 1), 1, found) == pytest.approx(0.8)
 
 
 def test_cases_needed_inverts_the_pass_probability() -> None:
@@ -219,6 +227,42 @@ def test_cases_needed_inverts_the_pass_probability() -> None:
     reached = power.pass_probability(data.se * math.sqrt(100 / clusters), clusters - 1, 0.05)
     assert reached == pytest.approx(0.9, abs=0.01)
     assert power.cases_needed(data, 0.05, delta=-0.05) is None
+
+
+@pytest.mark.parametrize("data", [ClusterSums(np.array([1.0, 0.0]), np.ones(2)), UNEQUAL])
+def test_cases_needed_are_the_fewest(data: ClusterSums) -> None:
+    """Counted up one cluster at a time."""
+
+    def reached(clusters: int) -> float:
+        times = clusters / data.clusters
+        freedom = max(1.0, (data.freedom + 1) * times - 1)
+        shift = (0.3 + 0.1) / (data.se / math.sqrt(times))
+        return float(stats.nct.sf(stats.t.isf(0.05, freedom), freedom, shift))
+
+    fewest = next(count for count in range(2, 1000) if reached(count) >= 0.9)
+    assert fewest > 2
+    needed = power.cases_needed(data, 0.3, delta=0.1)
+    assert needed == math.ceil(fewest * data.cases / data.clusters)
+
+
+def test_of_data_without_a_spread_what_may_be_hidden_counts() -> None:
+    """0.95^n is at most 0.05 from 59 clusters on; where a loss of all is no harm, two are enough."""
+    alike = ClusterSums(np.zeros(4), np.full(4, 3.0))
+    one = ClusterSums(np.zeros(1), np.full(1, 3.0))
+    assert power.cases_needed(alike, 0.05) == 12  # of those there are, if no more is hidden
+    assert power.cases_needed_unseen(alike, 0.05, 1.0) == 59 * 3
+    assert power.cases_needed_unseen(alike, 0.05, 1.0, delta=0.1) == math.ceil(
+        3 * math.ceil(math.log(0.05) / math.log(1 - 0.15 / 1.1))
+    )
+    assert power.cases_needed_unseen(alike, 1.0, 1.0) == 6
+    assert power.cases_needed_unseen(alike, 0.99, 1.0) == 6  # two at least
+    assert power.cases_needed_unseen(alike, 1e-15, 1.0) is None
+    for data, margin in ((one, 0.05), (alike, 0.0)):
+        assert power.cases_needed(data, margin) is power.cases_needed_unseen(data, margin, 1.0) is None
+    two = ClusterSums(np.zeros(2), np.ones(2))
+    assert power.cases_needed_unseen(two, 0.05, 1.0) == 59
+    errors = power.detectable_loss(1.0, alike.freedom)
+    assert power.rare_loss(alike, 2.0) == pytest.approx(2 * errors**2 / (4 + errors**2))
 
 
 def test_attempts_needed_take_away_what_is_sampling() -> None:

@@ -62,6 +62,27 @@ def test_the_bounds_are_those_of_two_confidence_sequences() -> None:
     assert "no difference" in later["reason"]
     few = compare(CONFIG, 0.1, arm([4] * 9, 4), arm([0, 1] * 40, 4), [])
     assert few["metrics"]["edit_persistence"]["at_least"] is None
+    enough = compare(CONFIG, 0.1, arm([3] * 5 + [4] * 5, 4), arm([0, 1] * 45, 4), [])
+    assert enough["metrics"]["edit_persistence"]["at_most"] < 0
+    assert (enough["sample_ratio_p"], enough["at_horizon"]) == (1.0, False)
+    worse = -enough["metrics"]["edit_persistence"]["at_most"]
+    words = f"edit_persistence is worse than on the anchor by {worse:.3g} at least, "
+    assert enough["reason"] == words + "with 99% confidence over all looks"
+
+
+def test_a_user_may_be_any_factor_slower_so_that_two_more_of_latency_would_say_nothing() -> None:
+    def taking(logs: list[float]) -> ArmSeen:
+        seen = arm([0] * len(logs), 1)
+        told = {"edit_persistence": Users.of([], []), "latency": Users.of(logs, np.ones(len(logs)))}
+        return ArmSeen(len(logs), len(logs), {**seen.metrics, **told})
+
+    data = compare(CONFIG, 0.1, taking([0.4, 0.6] * 10), taking([-0.1, 0.1] * 90), [])
+    row = data["metrics"]["latency"]
+    assert row["gain"] == pytest.approx(0.5)  # less of it is better
+    assert row["bound"]["gain"] == row["gain"]
+    assert row["at_least"] > 0
+    alike = compare(CONFIG, 0.1, taking([0.4, 0.6] * 10), taking([0.0] * 180), [])
+    assert (alike["planned"], alike["metrics"]["latency"]["at_least"]) == ({}, None)  # nothing to plan with
 
 
 @pytest.mark.parametrize("broken", [0, 1])

@@ -113,8 +113,12 @@ def test_the_arms_are_held_against_the_canarys_share_and_nothing_is_planned_with
     wrong, found = look.judge(AbConfig(), canary, arm(0.6, 1, 50), arm(0.6, 2, 450), [], at_horizon=True)
     assert wrong["sample_ratio_p"] < 1e-6
     assert (found.action, "find out who is missing" in found.reason) == ("hold", True)
-    few, _ = look.judge(AbConfig(), canary, arm(0.6, 1, 49), arm(0.6, 2, 5), [], at_horizon=False)
+    few, _ = look.judge(AbConfig(), canary, arm(0.6, 1, 49), arm(0.6, 2, 60), [], at_horizon=False)
     assert few["planned"] == {}
+    just, _ = look.judge(AbConfig(), canary, arm(0.6, 1, 50), arm(0.6, 2, 5), [few], at_horizon=False)
+    assert set(just["planned"]) == {NAMES[0]}
+    later, _ = look.judge(AbConfig(), canary, arm(0.6, 3, 90), arm(0.6, 2, 9), [few, just], at_horizon=False)
+    assert later["planned"] == just["planned"]  # of the first look that had enough
 
 
 def test_harm_is_harm_also_while_it_is_held(world: StubWorld, monkeypatch: pytest.MonkeyPatch) -> None:

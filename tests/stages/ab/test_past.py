@@ -26,7 +26,9 @@ def columns(*rows: tuple[str, str, float | None, float | None]) -> Columns:
 
 
 def test_an_episode_counts_once_and_what_is_not_known_nowhere() -> None:
-    window = columns(("e1", "ann", 1.0, 0.0), ("e2", "ann", 0.5, 3.0), ("e3", "bob", None, 1.0))
+    window = columns(
+        ("e1", "ann", 1.0, 0.0), ("e2", "ann", 0.5, 3.0), ("e3", "bob", None, 1.0), ("e4", "bob", None, None)
+    )
     earlier = columns(("e2", "ann", 0.0, 0.0), ("e0", "ann", 0.0, 0.0))
     assert past_of([window, earlier], KEPT) == {
         "edit_persistence": {"ann": 0.5},  # 1, 0.5 and 0: e2 is what the window says
@@ -62,6 +64,7 @@ def test_a_past_of_few_users_is_not_used() -> None:
     assert known_before(one) == 1
     assert enough(one, one, 2) == (one, one)
     assert [arm.before for arm in enough(one, one, 3)] == [None, None]
+    assert known_before(Users(one.sums, one.counts)) == 0
 
 
 def test_what_is_left_by_hand() -> None:

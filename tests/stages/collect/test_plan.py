@@ -87,11 +87,15 @@ def test_every_reason_by_hand() -> None:
         generation("12", "edited_late", 0),
     ]
     found = scanned(made, [event("x", "12", "edit_applied", 9 * HOUR + 1)])
-    assert reasons(found, decide(found)) == {
+    decided = decide(found)
+    assert reasons(found, decided) == {
         "ok": "taken", "e3": "consumed", "old": "lag", "parent": "taken", "stranger": "unrelated",
         "unheard_of": "unrelated", "young": "immature", "private": "no_train", "other_arm": "arm",
         "no_answer": "taken", "edited_late": "immature", "just ripe": "taken",
     }  # fmt: skip
+    assert [found.episodes[code] for code in decided.taken] == ["ok", "parent", "just ripe", "no_answer"]
+    lags = dict(zip(found.episodes, decided.lag.tolist(), strict=True))
+    assert [lags[name] for name in ("ok", "old", "parent", "stranger", "no_answer")] == [0, 2, 1, -1, 0]
 
 
 @pytest.mark.parametrize(
@@ -106,13 +110,14 @@ def test_of_more_than_the_limit_the_newest_are_taken(most: int, left: set[str]) 
         generation("3", "twin", HOUR),
         generation("4", "newest", HOUR),
         generation("5", "young", 10 * HOUR),
+        generation("6", "private", HOUR + 1, no_train=True),  # is none of the newest
     ]
     found = scanned(made, [event("x", "2", "edit_applied", HOUR - 1)])
-    decided = plan(found, replace(RULES, most=most), 10 * HOUR, np.zeros(5, dtype=np.bool_))
+    decided = plan(found, replace(RULES, most=most), 10 * HOUR, np.zeros(6, dtype=np.bool_))
     told = reasons(found, decided)
     assert {episode for episode, reason in told.items() if reason == "limit"} == left
     assert [found.episodes[code] for code in decided.taken] == [e for e in told if told[e] == "taken"]
-    assert told["young"] == "immature"
+    assert (told["young"], told["private"]) == ("immature", "no_train")
     assert decided.take_generation.sum() == 4 - len(left)
     assert decided.resume_seq == 1
 

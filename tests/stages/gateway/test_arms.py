@@ -128,6 +128,10 @@ def test_the_held_back_are_never_in_a_canary() -> None:
     assert 0.15 < sum(one is held for one in found.values()) / 2000 < 0.25
     others = [one for one in found.values() if one is not held]
     assert 0.45 < sum(one is second for one in others) / len(others) < 0.55
+    # `rtrl ab` draws the arms again, by the same function
+    assert all(
+        (one is second) == assigned(user, "salt", 0.5) for user, one in found.items() if one is not held
+    )
     held.served.engine = "down"
     back = [user for user in users if found[user] is held]
     assert all(arms.of(user) is arms.live for user in back)
@@ -150,3 +154,93 @@ async def test_a_canary_that_does_not_serve_costs_nobody_an_answer() -> None:
     with pytest.raises(ApiError):
         await arms.enter("ann", 1)
     assert arms.live.served.gate.in_flight == 1  # only the first
+
+
+async def test_who_waits_at_a_lines_canary_that_ends_is_answered_by_its_line() -> None:
+    main, own = with_line()
+    second = arm("canary")
+    own.open(Canary(second, "d", "salt", 1.0))
+    async with second.served.gate.exclusive(1):
+        waiting = asyncio.create_task(main.enter("ann", 5, "acme-ide"))
+        await asyncio.sleep(0.01)
+        own.close()
+    assert await waiting is own.live
+    assert (own.live.served.gate.in_flight, second.served.gate.in_flight) == (1, 0)
+
+
+async def test_a_conversation_enters_where_it_belongs() -> None:
+    """Of several engines that are ready, the one that has its prefix."""
+    arms = Arms(arm("live"))
+    arms.pool.members = [arms.live, arm("live")]
+    arms.pool.members[1].served.name = "2"
+    keys = [f"conversation-{n}" for n in range(8)]
+    own = [arms.of("ann", key=key) for key in keys]
+    assert set(own) == set(arms.pool.members)
+    for key, mine in zip(keys, own, strict=True):
+        assert await arms.enter("ann", 1, key=key) is mine
+        mine.served.gate.leave()
+
+
+@pytest.mark.parametrize("back", [True, False])
+async def test_who_waited_at_one_of_several_that_is_lost_is_answered_by_another(back: bool) -> None:
+    arms = Arms(arm("live"))
+    other = arm("live")
+    arms.pool.members = [arms.live, other]
+    other.served.engine = "down"
+    async with arms.live.served.gate.exclusive(1):
+        waiting = asyncio.create_task(arms.enter("ann", 5))
+        await asyncio.sleep(0.01)
+        assert arms.live.served.gate.waiting == 1
+        arms.live.served.engine = "unknown"  # its new weights could not be verified
+        if back:
+            other.served.engine = "ready"
+    if back:
+        assert await waiting is other
+    else:
+        with pytest.raises(ApiError, match="engine_unknown"):
+            await waiting
+    assert (arms.live.served.gate.in_flight, other.served.gate.in_flight) == (0, int(back))
+
+
+def test_the_live_arm_is_healthy_while_one_of_its_engines_is() -> None:
+    arms = Arms(arm("live"))
+    other = arm("live")
+    arms.pool.members = [arms.live, other]
+    arms.live.served.engine = "down"
+    arms.require_healthy()
+    other.served.engine = "unknown"
+    with pytest.raises(ApiError, match="engine_down"):  # what the first says
+        arms.require_healthy()
+
+
+def test_a_candidate_is_tried_without_users_and_then_has_its_share() -> None:
+    """It is a canary that ended only where somebody was answered by it."""
+    arms = Arms(arm("live"))
+    assert (arms.collapsed(), arms.close(), arms.ended) == ("", None, "")
+    assert arms.all() == [arms.live]
+    plain = arms.live.served.as_dict() | {"canary": None}
+    assert arms.as_dict() == plain
+    arms.opening = "d"
+    assert arms.as_dict() == plain | {"canary_opening": "d"}
+    arms.opening = ""
+    arms.lines["acme"] = Arms(arm("own"))
+    assert arms.as_dict() == plain | {"lines": {"acme": arms.lines["acme"].as_dict()}}
+    arms.pool.members = [arms.live, arm("live")]
+    assert arms.as_dict()["engines"] == [each.served.as_dict() for each in arms.pool.members]
+    arms.pool.members, arms.lines = [arms.live], {}
+    with pytest.raises(ValueError, match="d is not the canary"):
+        arms.share("d", 1.0)
+    arms.open(Canary(arm("canary"), "d", "salt", 0.0))
+    assert arms.of("ann") is arms.live
+    assert arms.close() is not None
+    assert (arms.ended, arms.as_dict()["canary"]) == ("", None)
+    second = arm("canary")
+    arms.open(Canary(second, "e", "salt", 0.0))
+    with pytest.raises(ValueError, match="d is not the canary"):
+        arms.share("d", 1.0)
+    arms.share("e", 1.0)
+    assert arms.of("ann") is second
+    told = arms.as_dict()["canary"]
+    assert (told["deployment"], told["share"], told["checkpoint"]) == ("e", 1.0, "sha256:canary")
+    arms.close()
+    assert (arms.ended, arms.as_dict()["canary_ended"]) == ("e", "e")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,18 @@ def test_an_error_by_user_by_hand() -> None:
     assert se == pytest.approx(np.sqrt(2 * ((2 / 9) ** 2 + (2 / 9) ** 2)))
     alone = standard_error(np.array([1.0, 0.0]), np.ones(2), np.array([5, 5]))
     assert alone == pytest.approx(np.sqrt(2 * (0.25**2 + 0.25**2)))
+    three = standard_error(np.array([1.0, 0.0, 0.0]), np.ones(3), np.arange(3))
+    assert three == pytest.approx(np.sqrt(3 / 2 * (2**2 + 1 + 1) / 9**2))
+    unequal = standard_error(np.array([3.0, 0.0]), np.array([1.0, 2.0]), np.arange(2))
+    assert unequal == pytest.approx(np.sqrt(2 * 2 * (2 / 3) ** 2))  # the ratio is 1, off by 2 of 3 each
+    unknown = standard_error(np.array([1.0, 0.0, 0.0]), np.array([1.0, 1.0, 0.0]), np.arange(3))
+    assert unknown == pytest.approx(0.5)  # of two users: nothing is known of the third
+
+
+def test_what_is_known_of_no_episode_is_no_figure() -> None:
+    nan = float("nan")
+    found = window(cycle([nan, nan], ["a", "a"], ["x", "x"]), Reference())
+    assert (found.figures, found.users) == ({}, 1)
 
 
 def test_the_first_cycle_is_what_it_is() -> None:
@@ -39,6 +52,53 @@ def test_the_first_cycle_is_what_it_is() -> None:
     figure = found.figures["edit_rate"]
     assert (figure.value, figure.expected, figure.adjusted, figure.weight) == (0.5, 0.5, 0.5, 4.0)
     assert (found.episodes, found.users, found.cohort, found.reward) == (4, 2, 0.0, None)
+    unequal = window(cycle([1, 1, 0], ["a", "a", "b"], ["x"] * 3), Reference()).figures["edit_rate"]
+    assert unequal.se == pytest.approx(2 * 2 / 9, rel=1e-6)  # as above
+
+
+def test_means_of_the_reward_and_of_what_users_told_by_hand() -> None:
+    """Of 2, 0 and one that is not known: off by 1/2 each, and half of a case more. Of one nothing is said."""
+    nan = float("nan")
+    given = {"reward": np.array([2.0, 0.0, nan]), "user": np.array([0.5, nan, nan])}
+    found = window(replace(cycle([], ["a", "b", "c"], ["x"] * 3), columns={}, **given), Reference())
+    assert found.reward == pytest.approx((1.0, np.hypot(1.0, 0.25)), rel=1e-6)
+    assert (found.user, found.told) == (None, None)
+    usual = Reference(episodes={"x": 9.0})
+    nobody = window(Cycle(at=1, checkpoint="c", columns={}, users=[], cells=[]), usual)
+    assert (nobody.episodes, nobody.users, nobody.cohort) == (0, 0, 0.0)
+
+
+def test_a_history_of_little_is_one_and_kinds_without_the_behaviour_are_not() -> None:
+    reference = Reference(
+        episodes={"x": 1.0, "v": 9.0}, sums={"x": {"edit_rate": (1.0, 1.0)}, "v": {"turns": (9.0, 9.0)}}
+    )
+    figure = window(cycle([0.0], ["a"], ["x"]), reference).figures["edit_rate"]
+    assert (figure.value, figure.expected, figure.adjusted) == (0.0, 1.0, 0.0)
+
+
+def test_requests_count_by_what_is_divided_by() -> None:
+    """Calls a turn: 2 usual in x, 0.5 in y, of 10 turns each. Now 1 turn of x with 4 calls, 3 of y with 0."""
+    reference = Reference(
+        episodes={"x": 10.0, "y": 10.0},
+        sums={"x": {"calls_per_turn": (200.0, 100.0)}, "y": {"calls_per_turn": (50.0, 100.0)}},
+    )
+    columns = {"n_calls": np.array([4.0, 0.0]), "n_generations": np.array([1.0, 3.0])}
+    now = Cycle(at=1, checkpoint="c", columns=columns, users=["a", "b"], cells=["x", "y"])
+    figure = window(now, reference).figures["calls_per_turn"]
+    x, y = ((each + 10 * LEAN * 1.25) / (100 + 10 * LEAN) for each in (200, 50))
+    assert (figure.value, figure.expected) == pytest.approx((1.0, (x + 3 * y) / 4), rel=1e-6)
+    assert figure.adjusted == pytest.approx(1.0 - ((x + 3 * y) / 4 - 1.25), rel=1e-6)
+    off = (4 - x - (4 - x - 3 * y) / 4) / 4  # of either user, in the one direction or the other
+    unknown = 2 * (0.25**2 + 0.25**2) / (10 + LEAN)
+    least = 2 * (1 + 9) / 16  # one case more of 1.6 by Kish
+    assert figure.se == pytest.approx(np.hypot(np.sqrt(2 * 2 * off**2 * (1 + unknown)), least), rel=1e-6)
+
+
+def test_how_many_are_of_another_kind_by_hand() -> None:
+    """10 of x where x and y are usual, 10 episodes each: 20 of 30, (2/9) (1/10 + 1/20) of either share."""
+    reference = Reference(episodes={"x": 6.0, "y": 10.0}, rare={"x": 4.0})
+    found = window(cycle([1.0] * 10, ["a"] * 10, ["x"] * 10), reference).cohort
+    assert found == round(float(np.sqrt(0.5**2 - 2 / 9 * 0.15)), 4)
 
 
 def test_what_the_mix_explains_is_taken_off() -> None:
@@ -57,6 +117,7 @@ def test_what_the_mix_explains_is_taken_off() -> None:
     figure = found.figures["edit_rate"]
     assert figure.expected == pytest.approx(usual)
     assert figure.adjusted == pytest.approx(0.9 - (usual - 0.5))
+    assert figure.mixed == 0.0
     p, variance = 1010 / 2010, 1 / 10 + 1 / 2000
     assert found.cohort == pytest.approx(np.sqrt(0.5**2 - p * (1 - p) * variance), abs=1e-4)
     new = window(cycle([1, 0], ["a", "b"], ["z", "z"]), reference).figures["edit_rate"]
@@ -96,6 +157,16 @@ def test_what_an_unusual_mix_does_not_know_widens_the_error() -> None:
     assert unknown.se == pytest.approx(plain * np.sqrt(more), rel=1e-6)
 
 
+def test_kinds_that_are_new_or_gone_or_tell_nothing_of_it_are_known_by_hand() -> None:
+    """Shares .6, 0, .4 where .7, .3, 0 are usual, of 10 episodes; z is new, and v says nothing of it."""
+    reference = Reference(
+        episodes={"x": 180.0, "y": 60.0, "v": 50.0},
+        sums={"x": {"b": (90.0, 140.0)}, "y": {"b": (10.0, 60.0)}, "v": {}},
+    )
+    more = 10 * (0.1**2 / (180 + LEAN) + 0.3**2 / (60 + LEAN) + 0.4**2 / (0 + LEAN))
+    assert _unknown("b", np.ones(10), ["x"] * 6 + ["z"] * 4, reference) == pytest.approx(more)
+
+
 def _residual(of_x: int) -> Floats:
     """9 of 10 edited, the last not, less what is usual in x (the first so many) and y."""
     x, y = ((n + 0.5 * LEAN * 100 / 120) / (100 + LEAN * 100 / 120) for n in (90, 10))
@@ -111,7 +182,13 @@ def test_what_the_mix_moves_is_told_apart_by_hand() -> None:
     after = Reference(sums={"x": {"b": (60.0, 100.0)}, "y": {"b": (120.0, 300.0)}, "z": {"b": (50.0, 100.0)}})
     assert composition("b", before, after) == pytest.approx(-0.08)
     assert composition("b", before, before) == 0.0
-    assert composition("b", Reference(), after) == 0.0
+    assert composition("b", after, before) == pytest.approx(0.08)  # z is gone
+    assert composition("b", Reference(), after) == composition("b", before, Reference()) == 0.0
+    for each in (before, after):
+        each.sums["w"] = {"b": (0.0, 0.0)}  # a kind that tells nothing of it
+    assert composition("b", before, after) == pytest.approx(-0.08)
+    one = Reference(sums={"x": {"b": (1.0, 1.0)}})
+    assert composition("b", one, Reference(sums=one.sums | {"y": {"b": (0.0, 1.0)}})) == -0.5
     assert composition("other", before, after) == 0.0
 
 
@@ -126,23 +203,30 @@ def test_a_window_without_the_behaviour_passes_on_what_the_mix_moved() -> None:
     assert first.mixed["edit_rate"] == pytest.approx(185 / 270 - 1 / 2, rel=1e-6)
     nothing = remembered(Cycle(at=2, checkpoint="c", columns={}, users=users, cells=["x"] * 100), first)
     assert nothing.mixed == first.mixed
+    assert remembered(cycle([np.nan] * 100, users, ["x"] * 100), first).mixed == first.mixed
+    assert remembered(Cycle(at=2, checkpoint="c", columns={}, users=[], cells=[]), reference).mixed == {
+        "edit_rate": 0.0
+    }
+    none_edited = remembered(cycle([0.0] * 100, users, ["x"] * 100), first).mixed["edit_rate"]
+    mean = (1 + 157.25 / 257.25) / 2  # of what is usual in x, before and after: told, so nothing is passed on
+    assert none_edited == pytest.approx((257.25 / 329.5 - 185 / 270) * mean, rel=1e-5)
     assert window(cycle([1.0], ["u"], ["x"]), nothing).figures["edit_rate"].mixed == first.mixed["edit_rate"]
     second = remembered(cycle([1.0] * 100, users, ["x"] * 100), first)
     assert second.mixed["edit_rate"] == pytest.approx(257.25 / 329.5 - 185 / 270, rel=1e-5)
 
 
 def test_the_reference_fades_and_adds() -> None:
-    first = remembered(cycle([1, 0], ["a", "b"], ["x", "y"]), Reference())
+    first = remembered(cycle([1, 0, 0], ["a", "b", "a"], ["x", "x", "y"]), Reference())
     second = remembered(cycle([1, 1], ["a", "b"], ["x", "x"]), first)
-    assert second.episodes == {"x": 2.85, "y": 0.85}
-    assert second.sums == {"x": {"edit_rate": (2.85, 2.85)}, "y": {"edit_rate": (0.0, 0.85)}}
+    assert second.episodes == {"x": 3.7, "y": 0.85}
+    assert second.sums == {"x": {"edit_rate": (2.85, 3.7)}, "y": {"edit_rate": (0.0, 0.85)}}
 
 
 def test_ratios_leave_out_what_is_not_known() -> None:
     nan = np.nan
     found = ratios(
         {
-            "invalid_tool_calls": np.array([0.0, 2.0, nan]),
+            "invalid_tool_calls": np.array([0.0, 1.0, nan]),
             "n_calls": np.array([1.0, 3.0, 2.0]),
             "n_generations": np.array([1.0, 2.0, nan]),
         }

@@ -25,7 +25,8 @@ from stages.monitor.behaviours import possible
 from stages.monitor.charts import update
 from stages.monitor.gate import acknowledge, alarmed
 from stages.monitor.history import History
-from stages.monitor.standing import standing
+from stages.monitor.standing import acknowledged, standing
+from stages.who import who
 from stages.workspace import Workspace
 from tests.stages.monitor.cycles import made
 from tests.stages.world import World
@@ -74,7 +75,10 @@ def test_an_alarm_blocks_until_it_is_acknowledged(world: World, alarming: Histor
     assert past.resolve(world.workspace, world.store, {"checkpoint": child(world).ref})[
         "checkpoint"
     ] == child(world)
+    (tried,) = acknowledge(world.store, "auto", [alarm.id], reason="to see", dry_run=True)
+    assert (tried.alarm["id"], acknowledged(world.store.dir)) == (alarm.id, set())
     (done,) = acknowledge(world.store, "auto", [alarm.id[:4]], reason="a new client asks more", by="ada")
+    assert acknowledged(world.store.dir) == {alarm.id}
     assert done.alarm["id"] == alarm.id
     assert alarmed(world.workspace, world.store, child(world), live(world)) is None
     assert acknowledge(world.store, "auto", [alarm.id], reason="again") == []
@@ -97,11 +101,16 @@ def test_an_acknowledgement_wants_a_reason_and_an_alarm(world: World, alarming: 
     with pytest.raises(UsageError, match="needs a reason"):
         acknowledge(world.store, "auto", [alarming.alarms[0].id], reason=" ")
     for name in ("zzz", ""):  # a script's variable that is not set acknowledges nothing
-        with pytest.raises(InputMissingError, match="no alarm"):
+        with pytest.raises(InputMissingError, match="no alarm") as missing:
             acknowledge(world.store, "auto", [name], reason="x")
+        assert missing.value.hint == "`rtrl monitor` lists them"
     with pytest.raises(InputMissingError, match="line chat has no alarm") as caught:
         acknowledge(world.store, "chat", [alarming.alarms[0].id], reason="x")
     assert caught.value.hint == "line auto has one: give --line auto"
+    acknowledge(world.store, "auto", [alarming.alarms[0].id], reason="x")
+    (one,) = standing(world.store.dir, "auto", [child(world).digest])
+    assert one.acknowledged is not None
+    assert one.acknowledged.by == who()
 
 
 def test_blocking_can_be_switched_off(tmp_path: Path, alarming: History) -> None:
@@ -174,6 +183,8 @@ def test_a_webhook_is_told_once_and_tried_again(
     assert alert.tell(workspace, world.store) == []
     server.shutdown()
     server.server_close()
+    (one,) = standing(world.store.dir, "auto")
+    assert (one.told, one.acknowledged, acknowledged(world.store.dir)) == (True, None, set())
     (body,) = Hook.taken
     assert Hook.posts == 2
     assert (body["kind"], body["line"], body["alarm"]["id"]) == ("rtrl.alarm", "auto", alarming.alarms[0].id)

@@ -339,6 +339,7 @@ def test_a_divergence_is_as_far_as_it_is_sure() -> None:
     }
     assert monitor_standing._as_far({**known, "value": 3.0, "score": 5.0}, known)
     assert not monitor_standing._as_far({**known, "score": 5.1}, known)
+    assert not monitor_standing._as_far({**known, "checkpoint": "d"}, known)
 
 
 def test_an_acknowledgement_is_for_one_line(tmp_path: Path) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stages.engine.config import EngineConfig
-from stages.errors import DependencyDownError, InputMissingError, IntegrityError
-from stages.gateway.arms import Arm, Arms
+from stages.errors import DependencyDownError, InputMissingError, IntegrityError, LockedError
+from stages.gateway.arms import Arm, Arms, Canary
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.served import Checkpoint
@@ -140,3 +141,59 @@ async def test_one_that_did_not_start_is_being_stopped_while_it_is_closed(
     assert await closing == ""
     with pytest.raises(DependencyDownError, match="no memory"):
         await opening
+
+
+class Watched:
+    """Stands for a canary's engine: `trouble` is how it ends."""
+
+    def __init__(self, arms: Arms, trouble: asyncio.Future[str]) -> None:
+        self.arms, self.ends = arms, trouble
+        self.supervisor = self
+        self.opened = asyncio.Event()
+        self.closed: list[tuple[float, bool]] = []
+
+    async def trouble(self) -> str:
+        return await self.ends
+
+    async def close(self, drain_s: float, *, patient: bool = True) -> str:
+        self.closed.append((drain_s, patient))
+        ended = self.arms.close()
+        assert ended is not None
+        return ended.deployment
+
+
+@pytest.mark.parametrize("slow", ["its median token takes nine times as long", ""])
+async def test_one_that_is_too_slow_may_finish_its_answers_and_one_that_died_is_not_waited_for(
+    world: StubWorld, monkeypatch: pytest.MonkeyPatch, slow: str
+) -> None:
+    """Both are rolled back without statistics: users first, then the record, until it is there."""
+    arms = live(world)
+    arms.open(Canary(arms.live, "d3", "salt", 0.5))
+    monkeypatch.setattr(arms, "collapsed", lambda: slow)
+    ends: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    if not slow:
+        ends.set_result("it died")
+    engine: Any = Watched(arms, ends)
+    recorded, done = list[tuple[str, str, bool]](), asyncio.Event()
+
+    async def record_end(_: object, deployment: str, reason: str) -> None:
+        recorded.append((deployment, reason, arms.canary is None))
+        if len(recorded) == 1:
+            raise LockedError("the registry is busy", hint="again")
+        done.set()
+
+    async def reconciled(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(following, "record_end", record_end)
+    monkeypatch.setattr(following, "reconcile_canary", reconciled)
+    monkeypatch.setattr(following, "EVERY_S", 0.05)
+    said = list[str]()
+    keeping = asyncio.create_task(keep_canary(world.store, engine, arms, 7.0, said.append, world.root))
+    await asyncio.wait_for(done.wait(), 30)
+    keeping.cancel()
+    reason = f"its engine: {slow or 'it died'}"
+    assert engine.closed == [(7.0, True) if slow else (0.1, False)]
+    assert recorded == [("d3", reason, True)] * 2
+    assert said == [f"canary d3 is rolled back: {reason}", "canary: the registry is busy; again"]
+    assert arms.ended == "d3"
