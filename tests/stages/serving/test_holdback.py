@@ -107,13 +107,18 @@ async def test_of_a_populations_line_from_its_first_answer_on(tmp_path: Path) ->
     """Its holdback is looked after when those of other lines have started: its canary had them meanwhile."""
     world = StubWorld(tmp_path)
     settings = world.workspace.root / "rtrl.toml"
-    settings.write_text(f"{settings.read_text()}[populations.acme.ab]\nholdback = 0.2\n")
+    settings.write_text(
+        f"{settings.read_text()}[populations.acme.ab]\nholdback = 0.2\ncollapse = 7\n[ab]\ncollapse = 3\n"
+    )
     world.store.move_alias("acme", "live", world.second.digest, reason="test", by="test")
     salt = open_holdback(world.store, "acme", world.first.digest, 0.1, 1, by="test").salt
-    lines = Lines(Workspace(world.workspace.root), world.store, Arms(arm("live", world)), lambda: 1, print)
+    main = Arms(arm("live", world))
+    lines = Lines(Workspace(world.workspace.root), world.store, main, lambda: 1, print)
     try:
-        held = (await lines.require("acme")).arms.holdback
+        own = (await lines.require("acme")).arms
+        held = own.holdback
     finally:
         await lines.close()
+    assert (main.collapse, own.collapse) == (3, 7), "each canary is as slow as its line's settings allow"
     assert held is not None
     assert (held.arm, held.salt, held.share) == (None, salt, 0.1)
