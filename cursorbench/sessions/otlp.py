@@ -69,19 +69,21 @@ def is_export(record: dict[str, Any]) -> bool:
 
 
 def exported(export: dict[str, Any]) -> Iterator[Record | None]:
-    """The records of one export, None for what is no record. Metrics are not told."""
+    """The records of one export, None for what is no record, or no list of them. Metrics are not told."""
     if _is_pythons(export):
         yield _pythons(export)
         return
     if _is_plain(export):
         yield _plain(export) if isinstance(export.get("startTime"), list) else _plain_log(export)
         return
+    for outer in dict.fromkeys(outer for outer, _, _ in _SIGNALS):
+        yield from (None for resource in list_of(export.get(outer)) if not isinstance(resource, dict))
     for outer, middle, inner in _SIGNALS:
         alone = [] if outer in export or middle not in export else [export]
         for resource in list_of(export.get(outer)) or alone:
             common = attributes_of(table_of(table_of(resource).get("resource")).get("attributes"))
             for scope in list_of(table_of(resource).get(middle)):
-                for record in list_of(table_of(scope).get(inner)):
+                for record in list_of(scope.get(inner)) if isinstance(scope, dict) else [None]:
                     if not isinstance(record, dict):
                         yield None
                     elif inner == "spans":

@@ -238,6 +238,20 @@ def test_others_are_passed_over_and_damage_is_told(path: Path) -> None:
     assert len(items) == 2
 
 
+def test_where_no_list_of_records_is_that_is_told_too(path: Path) -> None:
+    """`{"resourceSpans": [1]}` was a file without an answer, and nothing was said of it."""
+    odd = [
+        {"resourceSpans": [1]},
+        {"resourceSpans": [{"scopeSpans": [1, {"spans": []}]}]},
+        {"resourceLogs": []},
+    ]
+    items = read(path, *odd)
+    assert [one.reason for one in items if isinstance(one, Quarantined)] == [
+        "a span or log record is no object"
+    ] * 2
+    assert len(items) == 2
+
+
 def test_a_pretty_document_and_snake_case(tmp_path: Path) -> None:
     path = tmp_path / "traces.json"
     path.write_text(json.dumps(span(chat([ASK], [DONE], "r1")), indent=2))
