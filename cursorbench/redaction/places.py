@@ -111,10 +111,18 @@ _KNOWN_PLACES = tuple(  # where a password stands without a name right before it
             for word, call, before in (
                 ("credential", r"\bNetworkCredential", ""),
                 ("login", r"\.login", ""),
+                ("auth", r"\bdb\.auth", ""),
                 ("connect", r"(?:\bgetConnection|\bmysqli?_connect|\bDBI->connect)", rf"{_TEXT},\s?"),
                 ("pdo", r"\bnew[ ]PDO", rf"{_TEXT},\s?"),
                 ("mysqli", r"\bnew[ ]mysqli", rf"{_TEXT},\s?"),
             )
+        ),
+        (  # of expect and pexpect, behind what the other side asks
+            "send",
+            r"assword[^\"'{}\n\\]{0,16}\\{0,3}[\"'}]\)?(?:[;{}\s]|\\{1,4}[rnt]){1,40}"
+            r"(?:\w{1,20}\.)?send(?:line)?(?:[ ](?:--[ ])?|\()\\{0,3}[\"'{]",
+            r"[^\s\"'{}$\\]{3,128}+",
+            "",
         ),
         ("secretstr", rf"\bSecretStr\([ ]?{_QUOTE}", r"[^\s\"'\\]{4,256}+", ""),
         (

@@ -74,6 +74,10 @@ FOUND = "[redacted:credential]"
         ("new mysqli('h', 'bob', 's3same', 'x')", f"new mysqli('h', 'bob', '{FOUND}', 'x')"),
         ('new NetworkCredential("bob", "s3same")', f'new NetworkCredential("bob", "{FOUND}")'),
         ("smtp.login('bob', 's3same')", f"smtp.login('bob', '{FOUND}')"),
+        ('db.auth("bob", "s3same")', f'db.auth("bob", "{FOUND}")'),
+        ('expect "*?assword:"\nsend "sesame\\r"', f'expect "*?assword:"\nsend "{FOUND}\\r"'),
+        ("c.expect('Password:')\nc.sendline('sesame')", f"c.expect('Password:')\nc.sendline('{FOUND}')"),
+        (r'expect \"password:\"\nsend \"sesame\r\"', rf'expect \"password:\"\nsend \"{FOUND}\r\"'),
         (r"page.fill(\"#password\", \"s3same\")", rf"page.fill(\"#password\", \"{FOUND}\")"),
         (r"getByLabel(\"Password\").fill(\"s3same\")", rf"getByLabel(\"Password\").fill(\"{FOUND}\")"),
         (r"new PDO(\"mysql:h\", \"bob\", \"s3same\")", rf"new PDO(\"mysql:h\", \"bob\", \"{FOUND}\")"),
@@ -156,6 +160,7 @@ def test_keys_of_vendors(name: str, key: str) -> None:
         "openssl req -key a.pem -out b, zip -r a.zip b, git log -u a%b, x.py:5432: y, http -v x.io:80/a:b",
         'psk = load_psk(), variable "password" { type = string }, <input type="password" name="value">',
         "the mnemonic: a name, of three letters or so, for an instruction of the machine",
+        'send "$password\\r"; send "exit\\r"; db.auth(user, password)',
         "2.0 ** 3, **bold:** text, f(token=**kwargs)",
     ],
 )  # fmt: skip
@@ -172,7 +177,7 @@ def test_what_is_left(text: str) -> None:
      "authorization\\\\\\", "| password ", "|        ", ".fill('", "mnemonic: a ", "mnemonic: abc abc ",
      ".put('", "login('a',", "pdo new PDO('a',", "DBI->connect(a", "x:5432:a", 'variable "password" {',
      "zip -P ", "7z -p", "smbclient -U a", "net use ", "DB_PASSWORD=a1b2&", "password: abcd ",
-     "ENV password ", "http a", "name=\"password\"\n", "default login a "],
+     "ENV password ", "http a", "name=\"password\"\n", "default login a ", 'assword" ; ', "assword' send "],
 )  # fmt: skip
 def test_the_time_is_linear_on_one_hostile_line(unit: str) -> None:
     assert is_linear(unit, "kty @tcp( oracle")
