@@ -163,9 +163,8 @@ class _Chat:
                     made.append((call.id, paths_of((change,))))
             elif outcome == "rejected":
                 yield from edits(changes, "rejected", call=call.id, **own)
-        for (
-            path
-        ) in round_.edited:  # by another extension or a sub-agent: what was there before is told nowhere
+        # by another extension or a sub-agent: what was there before is told nowhere
+        for path in round_.edited:
             known, alone = f"{round_.id} {path}", (Change(path),)
             self._edited.setdefault(_path(path), []).append((known, alone))
             yield from edits(alone, "applied", call=known, **own)
