@@ -19,6 +19,7 @@ POPULATIONS = {
     "checkpoint": "Checkpoint",
 }
 FEW = 5  # episodes under which their share is not shown
+_NEXT_TO_NOTHING = 1e-5  # a share's lower end below this is rounded down: 2e-07 % says no more than 0
 HOW_TO_READ = (
     "Intervals are 95 %, clustered by user; there is none under five users, and no figure "
     "under five episodes, which n counts. In logs each session is a user "
@@ -73,10 +74,12 @@ def interval(reading: Reading, figure: Figure) -> str:
     """`11.3 to 21.2 %`; empty without one."""
     if (reading.low is None and reading.high is None) or not told(reading):
         return ""
-    low, high = (number(end, figure) for end in (reading.low, reading.high))
-    if figure.unit == "share":
-        low = low.removesuffix(" %")
-    return f"{low} to {high}"
+    low, high = reading.low, number(reading.high, figure)
+    if figure.unit != "share":
+        return f"{number(low, figure)} to {high}"
+    if low is not None and 0 < low < _NEXT_TO_NOTHING:
+        low = 0.0
+    return f"{number(low, figure).removesuffix(' %')} to {high}"
 
 
 def cell(reading: Reading, figure: Figure) -> str:

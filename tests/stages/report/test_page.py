@@ -92,6 +92,7 @@ def test_numbers_as_people_read_them() -> None:
     reading = Reading(0.1623, 0.113, 0.2117, 579, 579, 270)
     assert shown.cell(reading, SHARE) == "16.2 % [11.3-21.2] n=579"
     assert shown.interval(reading, SHARE) == "11.3 to 21.2 %"
+    assert shown.cell(Reading(0.029, 2e-9, 0.433, 8, 8, 6), SHARE) == "2.9 % [0.0-43.3] n=8"
     ratio, number = (replace(SHARE, unit=unit) for unit in ("ratio", "number"))
     told = [(0.0019, SHARE), (0.00001, SHARE), (0.0, SHARE), (0.00042, ratio), (52.25, ratio), (2e7, ratio)]
     told += [(-0.0, number), (0.00003, number), (-0.1416, number), (123456.7, number)]
