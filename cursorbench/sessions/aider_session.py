@@ -230,7 +230,9 @@ class Session:
         if not failed:
             identity = self._next()
             own: dict[str, Any] = {"session": self.name, "id": identity, "place": self.failed_at}
-            yield ToolUse(name="edit", invalid="the answer does not conform to the edit format", **own)
+            why = "the answer does not conform to the edit format"
+            yield ToolUse(name="edit", invalid=why, **own)
+            yield ToolEnd(outcome="error", text=why, **own)  # Aider sends it back: the next answer is another
             return
         for path, searched in failed:
             mine = of_file([e for e in self.proposed if not e.done and same(e, searched)], path)

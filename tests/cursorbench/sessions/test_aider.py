@@ -113,6 +113,7 @@ def test_edits_that_fail_are_not_confirmed_or_not_allowed(tmp_path: Path) -> Non
     assert [(e.id, e.outcome, e.text) for e in found if isinstance(e, ToolEnd)] == [
         ("edit-1", "error", "no exact match in a.py"),
         ("edit-3", "rejected", ""),
+        ("edit-4", "error", "the answer does not conform to the edit format"),
         ("edit-5", "rejected", ""),
     ]
     assert [(e.id, e.name, e.invalid) for e in found if isinstance(e, ToolUse)][-2:] == [
