@@ -59,6 +59,8 @@ MODEL_SETTINGS = """\
 [engine]
 max_model_len = {context}
 """
+# transformers would read the first in place of tokenizer.json, which is what an engine reads text with
+_LEFT = frozenset({"tekken.json", "served_fingerprint.json"})
 CONTEXT, LEAST_CONTEXT = 4096, 16  # tokens that a new workspace's engine is started for
 
 
@@ -216,8 +218,8 @@ def _copy_checkpoint(source: Path, folder: Path) -> None:
     weights = {path.name for path in modelio.weight_files(source)} | {modelio.INDEX_FILE}
     folder.mkdir(parents=True)
     for path in sorted(source.iterdir()):
-        wanted = path.name in weights or path.suffix in {".json", ".jinja", ".txt", ".model"}
-        if path.is_file() and wanted and path.name != "served_fingerprint.json":
+        wanted = path.suffix in {".json", ".jinja", ".txt", ".model"} or modelio.goes_along(path.name)
+        if path.is_file() and (path.name in weights or wanted) and path.name not in _LEFT:
             shutil.copyfile(path, folder / path.name)
     modelio.copy_templates(source, folder)
     require_tokenizer_fits(folder)

@@ -7,11 +7,16 @@ the prompt's ids, whatever variables of the template a request had. Not for: the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import re
+import secrets
+import string
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from uuid import uuid4
 
 import msgspec
 
@@ -20,6 +25,8 @@ from cursorbench.harness.thoughts import CLOSE, OPEN, PAIRS
 from stages.modelio import TEMPLATES, TOKENIZER_FILE
 
 _BEHIND = 2  # tokens at a prompt's end: the tag, and line ends behind it
+_BRIEF = "[TOOL_CALLS]"  # Mistral's templates refuse a conversation with calls of other ids than `_NINE`
+_NINE = re.compile(r"[a-zA-Z0-9]{9}")
 _TEMPLATES = ("chat_template.jinja", "tokenizer_config.json", f"{TEMPLATES}/*.jinja")
 
 
@@ -58,6 +65,35 @@ class ModelForms(NamedTuple):
 
 
 PLAIN = ModelForms({})
+
+
+def brief_ids(blocks: Sequence[Block]) -> bool:
+    """Whether a model that writes `blocks` may read no conversation but one whose calls have ids of nine
+    letters and digits."""
+    return any(block.mark == _BRIEF for block in blocks)
+
+
+def new_call_id(*, brief: bool) -> str:
+    """An id for a call that a model has made."""
+    if brief:
+        return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(9))
+    return f"call_{uuid4().hex[:24]}"
+
+
+def with_brief_ids(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A conversation whose calls have such ids, each the same wherever it stands; for ids of others."""
+    found = []
+    for message in map(dict, messages):
+        if calls := message.get("tool_calls"):
+            message["tool_calls"] = [{**call, "id": _brief(str(call.get("id")))} for call in calls]
+        if "tool_call_id" in message:
+            message["tool_call_id"] = _brief(str(message["tool_call_id"]))
+        found.append(message)
+    return found
+
+
+def _brief(name: str) -> str:
+    return name if _NINE.fullmatch(name) else hashlib.sha256(name.encode()).hexdigest()[:9]
 
 
 def forms_of(checkpoint: Path) -> ModelForms:

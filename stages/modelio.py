@@ -33,19 +33,10 @@ INDEX_FILE = "model.safetensors.index.json"
 
 # Everything of a checkpoint folder that training does not change.
 _COMPANIONS = (
-    TOKENIZER_FILE,
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "tokenizer.model",
-    "chat_template.jinja",
-    "generation_config.json",
-    "preprocessor_config.json",
-    "processor_config.json",
-    "LICENSE",
-)
+    TOKENIZER_FILE, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+    "merges.txt", "tokenizer.model", "chat_template.jinja", "generation_config.json",
+    "preprocessor_config.json", "processor_config.json",
+)  # fmt: skip
 TEMPLATES = "additional_chat_templates"  # beside chat_template.jinja: one for requests with tools, say
 
 
@@ -268,10 +259,15 @@ def save_checkpoint(model: PreTrainedModel, folder: Path, *, companions: Path, d
     config = read_config(companions if (companions / "config.json").is_file() else folder) | {"dtype": dtype}
     config.pop("torch_dtype", None)  # as transformers 4 calls it
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-    for name in _COMPANIONS:
-        if (companions / name).is_file() and companions != folder:
-            shutil.copyfile(companions / name, folder / name)
+    for path in companions.iterdir() if companions != folder else ():
+        if goes_along(path.name) and path.is_file():
+            shutil.copyfile(path, folder / path.name)
     copy_templates(companions, folder)
+
+
+def goes_along(name: str) -> bool:
+    """Whether a file of a checkpoint folder is its children's, too: also what its licence asks to hand on."""
+    return name in _COMPANIONS or name.upper().startswith(("LICENSE", "LICENCE", "NOTICE"))
 
 
 def copy_templates(source: Path, folder: Path) -> None:

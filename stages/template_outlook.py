@@ -25,6 +25,7 @@ _PARAMETERS = {"type": "object", "properties": {"path": {"type": "string", "desc
 _TOOLS = [
     {"type": "function", "function": {"name": _TOOL, "description": "Look.", "parameters": _PARAMETERS}}
 ]
+_SYSTEM = {"role": "system", "content": "You look things up."}
 _USER = {"role": "user", "content": "Look it up."}
 _THINKS = dict.fromkeys(("reasoning_content", "reasoning", "thinking"), _THOUGHT)
 _CALL = {"id": "abcdefgh1", "type": "function", "function": {"name": _TOOL, "arguments": {"path": _PATH}}}
@@ -32,6 +33,7 @@ _CALLS = {"role": "assistant", "content": "", "tool_calls": [_CALL]}
 _RESULT = {"role": "tool", "tool_call_id": "abcdefgh1", "name": _TOOL, "content": "None."}
 _NO_TOOLS = "its chat template shows it no tools: agents that call some cannot use it (docs/http.md, Tools)"
 _FAILS = "its chat template fails where there are tools or calls: such requests get 400 (docs/http.md, Tools)"
+_NO_SYSTEM = "its chat template fails where there is a system message: what agents ask gets 400"
 _UNREAD_CALLS = "its calls are of a form that is not read: agents get them as text (docs/http.md, Tools)"
 _UNREAD_THOUGHTS = (
     "its thoughts are taken for its answers: <think> and </think> are not around them, or no tokens "
@@ -47,14 +49,16 @@ def unread(folder: Path) -> tuple[str, ...]:
         return ()
     if not tokenizer.chat_template:
         return ()
-    thoughts = (_UNREAD_THOUGHTS,) if _hides_thoughts(tokenizer, folder) else ()
+    told = (_UNREAD_THOUGHTS,) if _hides_thoughts(tokenizer, folder) else ()
     asked = _rendered(tokenizer, [_USER], begins=True)
+    if asked is not None and _rendered(tokenizer, [_SYSTEM, _USER], begins=True) is None:
+        told = (_NO_SYSTEM, *told)
     if asked is None or _TOOL not in asked:
-        return (_NO_TOOLS if asked is not None else _FAILS, *thoughts)
+        return (_NO_TOOLS if asked is not None else _FAILS, *told)
     called = _rendered(tokenizer, [_USER, _CALLS, _RESULT], begins=False)
     if called is None:
-        return (_FAILS, *thoughts)
-    return (_UNREAD_CALLS, *thoughts) if _hides_calls(tokenizer, folder, called) else thoughts
+        return (_FAILS, *told)
+    return (_UNREAD_CALLS, *told) if _hides_calls(tokenizer, folder, called) else told
 
 
 def _rendered(tokenizer: PreTrainedTokenizerBase, messages: list[Any], *, begins: bool) -> str | None:
@@ -80,9 +84,12 @@ def _told(tokenizer: PreTrainedTokenizerBase, folder: Path, text: str) -> str:
 
 
 def _hides_calls(tokenizer: PreTrainedTokenizerBase, folder: Path, whole: str) -> bool:
-    if _PATH not in whole:
+    before, path, behind = whole.rpartition(_PATH)
+    if not path:
         return False
-    told = _told(tokenizer, folder, whole)
+    if tokenizer.eos_token:  # it ends an answer, and is in no text of one
+        behind = behind.partition(tokenizer.eos_token)[0]
+    told = _told(tokenizer, folder, before + path + behind)
     calls = call_parser.parse(told, {_TOOL: _PARAMETERS}, forms_of(folder).blocks).valid
     return not any(call.name == _TOOL and json.loads(call.arguments) == {"path": _PATH} for call in calls)
 

@@ -30,7 +30,7 @@ from stages.engine.lifetime import PARENT_VARIABLE
 from stages.engine.process import FOLDER, FOLDERS, environment, open_log, require_checkpoint
 from stages.engine.verification import Verification, judge_probes, read_fingerprint, tensor_report
 from stages.errors import DependencyDownError, IntegrityError, UsageError
-from stages.model_forms import forms_of
+from stages.model_forms import brief_ids, forms_of, with_brief_ids
 
 _PLAIN = (
     "leave harness, behaviour and cursorbench out of eval.suites: snippets, perplexity: and lm_eval: ask none"
@@ -115,13 +115,14 @@ class InProcessEngine:
 
         Raises UsageError (2) where the model has no chat template: no conversation can be put to it.
         """
-        shown = forms_of(self.checkpoint_dir).hidden
+        forms = forms_of(self.checkpoint_dir)
+        named = with_brief_ids if brief_ids(forms.blocks) else list  # the harness names calls in its own way
         requests = [
             {
-                "messages": list(request.messages),
+                "messages": named(request.messages),
                 "tools": list(request.tools),
                 "max_tokens": request.max_tokens,
-                "sampling": sampling_of(request, self.sampling, shown=shown),
+                "sampling": sampling_of(request, self.sampling, shown=forms.hidden),
             }
             for request in batch
         ]

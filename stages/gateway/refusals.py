@@ -97,6 +97,18 @@ _REFUSALS = (
         'a part in messages is none that the model takes; a text is {{"type": "text", "text": "..."}}',
         "messages",
     ),
+    # templates' own words, by which models of a family refuse a conversation
+    (
+        "^Tool call IDs should be",
+        "the model's chat template takes ids of tool calls of nine letters and digits alone",
+        "messages",
+    ),
+    (
+        r"^[\w ,]{0,60}roles must alternate",
+        "the model's chat template takes messages of user and assistant in turn alone",
+        "messages",
+    ),
+    ("^System role not supported", "the model's chat template takes no system message", "messages"),
     (
         r"^[\w ]{0,40}(?:[Gg]rammar|JSON schema|structural.tag)",
         "the schema or grammar in response_format or structured_outputs, or of a tool that has to be called,"

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 from cursorbench.harness import call_parser
 from cursorbench.harness.call_blocks import ANY, Block
 from cursorbench.harness.thoughts import Thoughts, apart, begun_tag
 from cursorbench.harness.tool_schema import Allowance
+from stages.model_forms import brief_ids, new_call_id
 from stages.records import ToolCall
 
 
@@ -38,6 +38,7 @@ class Answer:
         calls: well-formed calls as the OpenAI API has them.
         records: all calls, broken ones included, without arguments (they are content).
         allowance: what checking its calls may still cost: nobody else is answered meanwhile.
+        brief: calls get ids of nine letters and digits, which the model's template may ask for.
     """
 
     content: str = ""
@@ -46,6 +47,7 @@ class Answer:
     calls: list[dict[str, Any]] = field(default_factory=list)
     records: list[ToolCall] = field(default_factory=list)
     allowance: Allowance = field(default_factory=Allowance, compare=False)
+    brief: bool = field(default=False, compare=False)
 
     @property
     def invalid(self) -> int:
@@ -58,7 +60,7 @@ class Answer:
             self.records.append(ToolCall("", "", "", "unparsable"))
             return None
         error = tools.check(call, self.allowance)
-        call_id = f"call_{uuid4().hex[:24]}"
+        call_id = new_call_id(brief=self.brief)
         # the name of a tool that does not exist is the model's text, hence content
         self.records.append(ToolCall(call_id, "" if error == "unknown_tool" else call.name, "", error))
         entry = {
@@ -82,7 +84,7 @@ def read_answer(
     if tools is None:
         return Answer(content=said, thoughts=thought, begun=begun)
     parsed = call_parser.parse(said, tools.parameters, blocks)
-    answer = Answer(content=parsed.content, thoughts=thought, begun=begun)
+    answer = Answer(content=parsed.content, thoughts=thought, begun=begun, brief=brief_ids(blocks))
     for call in parsed.calls:
         answer.take(call, tools)
     return answer
@@ -100,7 +102,7 @@ class ToolStream:
         thoughts: Thoughts | None = None,
         blocks: Sequence[Block] = ANY,
     ) -> None:
-        self.answer = Answer()
+        self.answer = Answer(brief=brief_ids(blocks))
         self._tools, self._thoughts, self._blocks = tools, thoughts, blocks
         self._held = ""
         self._tried = 0  # of what is held, what was looked at in vain

@@ -127,6 +127,19 @@ def test_all_chat_templates_come_along(tmp_path: Path) -> None:
     assert AutoTokenizer.from_pretrained(child).get_chat_template(tools=[{}]) == "{{ tools }}"
 
 
+def test_what_its_licence_asks_to_hand_on_comes_along_and_no_second_tokenizer(tmp_path: Path) -> None:
+    """transformers read `tekken.json` of the first checkpoint, and tokenizer.json of its children."""
+    folder = write_checkpoint(tmp_path / "model", model=tiny_model(vocab_size=80))
+    for name in ("LICENSE", "LICENSE.txt", "NOTICE", "tekken.json", "README.md"):
+        (folder / name).write_text("{}")
+    parent, child = init_model(tmp_path / "ws", folder).checkpoint.path, tmp_path / "child"
+    modelio.save_checkpoint(modelio.load_model(parent), child, companions=parent, dtype="float32")
+    for made in (parent, child):
+        found = {path.name for path in made.iterdir()}
+        assert found >= {"LICENSE", "LICENSE.txt", "NOTICE", "tokenizer.json"}
+        assert found.isdisjoint({"tekken.json", "README.md"})
+
+
 def test_a_model_that_train_will_refuse_is_said_on_the_first_day(tmp_path, capsys):
     """It can be served, judged and trained elsewhere, so it is no error."""
     model = stranger("gemma2", {"head_dim": 8, "vocab_size": 1024})

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from stages.template_outlook import _FAILS, _NO_TOOLS, _UNREAD_CALLS, _UNREAD_THOUGHTS, unread
+from stages.template_outlook import _FAILS, _NO_SYSTEM, _NO_TOOLS, _UNREAD_CALLS, _UNREAD_THOUGHTS, unread
 
 HEAD = "{% for tool in tools %}{{ tool.function | tojson }}\n{% endfor %}"
 EACH = (
@@ -58,6 +59,24 @@ def test_what_of_a_models_answers_is_not_read(
     each = EACH.replace("CALL", call).replace("THOUGHT", thought).replace("BEGIN", begin)
     plain = () if special is None else tuple(tag for tag in TAGS if tag not in special)
     assert unread(model(tmp_path, HEAD + each, plain, special or ())) == said
+
+
+def test_the_token_that_ends_an_answer_is_no_part_of_its_calls(tmp_path: Path) -> None:
+    """Granite's calls have no closing tag; engines give answers without the token behind them."""
+    call = f"<|tool_call|>[{JSON}]<|end_of_text|>"
+    folder = model(tmp_path, HEAD + EACH.replace("CALL", call), (), ("<|tool_call|>", "<|end_of_text|>"))
+    assert unread(folder) == (_UNREAD_CALLS,)
+    settings = json.loads((folder / "tokenizer_config.json").read_text()) | {"eos_token": "<|end_of_text|>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert unread(folder) == ()
+
+
+def test_a_template_that_refuses_a_system_message_is_said(tmp_path: Path) -> None:
+    refuses = (
+        "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    )
+    folder = model(tmp_path, HEAD + refuses + EACH.replace("CALL", HERMES), (), ())
+    assert unread(folder) == (_NO_SYSTEM,)
 
 
 def test_where_calls_cannot_be_told(tmp_path: Path) -> None:

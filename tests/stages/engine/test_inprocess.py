@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cursorbench.harness.call_blocks import blocks_of
 from cursorbench.harness.chat import ChatRequest
 from stages.engine.config import EngineConfig
 from stages.engine.inprocess import InProcessEngine, sampling_of
 from stages.errors import DependencyDownError, InputMissingError, IntegrityError, UsageError
+from stages.model_forms import ModelForms, with_brief_ids
 
 STUB = EngineConfig(program="stub")
 
@@ -68,6 +72,34 @@ def test_a_model_without_a_chat_template_is_no_conversation_that_does_not_fit(
     """Each case was scored as an agent that says nothing, and the gate asked for more of them."""
     with pytest.raises(UsageError, match="no chat template"):
         engine.chat([ask("stub:say done"), ask("stub:untemplated")])
+
+
+def test_a_template_that_wants_short_ids_is_given_such(engine: InProcessEngine, monkeypatch: Any) -> None:
+    """Mistral's refuse others, `call_0_0` of the harness too: every second turn of an eval failed."""
+    call = {"id": "call_0_0", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+    answered = {"role": "assistant", "content": "", "tool_calls": [call]}
+    asked = {"role": "user", "content": "stub:say done"}
+    result = {"role": "tool", "tool_call_id": "call_0_0", "content": "ok"}
+    sent: list[Any] = []
+
+    def watched(method: str, requests: Any, *rest: Any, **options: Any) -> Any:
+        sent.append(requests[0]["messages"])
+        return call_engine(method, requests, *rest, **options)
+
+    call_engine = engine._call
+    monkeypatch.setattr(engine, "_call", watched)
+    conversation = ChatRequest((asked, answered, result, asked), (), 10)
+    engine.chat([conversation])
+    assert sent.pop() == list(conversation.messages)
+    forms = ModelForms({}, blocks_of("[TOOL_CALLS]"))
+    monkeypatch.setattr("stages.engine.inprocess.forms_of", lambda _: forms)
+    engine.chat([conversation])
+    (_, told, back, _) = sent.pop()
+    assert re.fullmatch("[a-zA-Z0-9]{9}", told["tool_calls"][0]["id"])
+    assert back == {**result, "tool_call_id": told["tool_calls"][0]["id"]}
+    assert told["tool_calls"][0]["function"] == call["function"]
+    assert answered["tool_calls"] == [call], "the conversation itself stays"
+    assert with_brief_ids([back]) == [back], "such an id stays as it is"
 
 
 def test_requests_that_name_no_temperature_are_sampled_as_the_engine_is_set_up() -> None:

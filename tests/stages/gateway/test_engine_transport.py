@@ -268,6 +268,19 @@ def test_the_engines_words_are_not_passed_on(
         ("Chat template is passed with request, but LEAK", "chat_template", "not taken"),
         ("7 validation errors for ValidatorIterator\n0.LEAK", "messages", '"type": "text"'),
         ("The provided JSON schema contains features not supported", None, "schema or grammar"),
+        # templates of Mistral's, Llama's and Gemma's models
+        (
+            "Tool call IDs should be alphanumeric strings with length 9!",
+            "messages",
+            "nine letters and digits",
+        ),
+        (
+            "After the optional system message, conversation roles must alternate user/assistant/LEAK",
+            "messages",
+            "user and assistant in turn",
+        ),
+        ("Conversation roles must alternate user/assistant/user/...", "messages", "in turn"),
+        ("System role not supported", "messages", "no system message"),
     ],
 )
 def test_what_engines_say_without_a_field_is_told_in_words_of_ours(

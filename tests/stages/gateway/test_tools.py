@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -91,6 +93,19 @@ def test_a_closing_tag_that_comes_in_pieces_ends_a_call_that_tells_of_tags() -> 
         for cut in range(len(text)):
             answer, content, calls = streamed(text, [cut, cut + 3])
             assert (content, len(calls), answer.invalid) == ("", 1, 0), (tag, cut)
+
+
+@pytest.mark.parametrize(("marks", "form"), [("[TOOL_CALLS]", "[a-zA-Z0-9]{9}"), ("", "call_[0-9a-f]{24}")])
+def test_an_id_is_one_that_the_models_template_takes_back(marks: str, form: str) -> None:
+    """Mistral's templates refuse others: what an agent asked behind its first call got 400."""
+    text = '<tool_call>{"name": "read_file", "arguments": {"path": "a"}}</tool_call>' * 2
+    for calls in (
+        read_answer(text, TOOLS, None, blocks_of(marks)).calls,
+        streamed(text, [9], None, blocks_of(marks))[2],
+    ):
+        first, second = (call["id"] for call in calls)
+        assert re.fullmatch(form, first)
+        assert first != second
 
 
 def test_what_is_no_call_is_not_held_back_longer_than_needed() -> None:
