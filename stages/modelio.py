@@ -43,12 +43,12 @@ TEMPLATES = "additional_chat_templates"  # beside chat_template.jinja: one for r
 def read_config(folder: Path) -> dict[str, Any]:
     """`config.json` of a checkpoint folder. Raises InputMissingError or IntegrityError."""
     path = folder / "config.json"
-    try:
-        config = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
+    if not path.is_file():  # a pipe or a device, which an archive may bring, has no end
         raise InputMissingError(
             f"{folder} is no checkpoint: it has no config.json", hint="give a Hugging Face causal-LM folder"
-        ) from error
+        )
+    try:
+        config = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise IntegrityError(f"{path} is not JSON: {error}", hint="rtrl verify --full") from error
     if not isinstance(config, dict):

@@ -15,11 +15,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cursorbench.errors import InputMissingError, IntegrityError
 from cursorbench.sessions.compressed import unpacked
 from cursorbench.sessions.reading import unreadable
+
+if TYPE_CHECKING:
+    import pyarrow
 
 COLUMNS = (
     "repo",
@@ -37,7 +40,8 @@ COLUMNS = (
 )
 _NEEDED = ("repo", "instance_id", "base_commit", "patch", "test_patch", "problem_statement")
 _PATCHES = ("patch", "test_patch")  # bytes that are no UTF-8 may stand in them, as Python writes such
-_MOST = 64 << 20  # bytes of a line
+_MOST, _TOO_LONG = 64 << 20, "longer than 64 MB"  # bytes of a line, or of a row
+_AT_ONCE = 16  # rows of parquet
 _YEARS = (1970, 9998)  # of dates
 
 
@@ -109,20 +113,34 @@ def _objects(path: Path, file: Path) -> Iterator[tuple[int, Any]]:
             if not line.strip():
                 continue
             try:
-                yield place, json.loads(line) if len(line) <= _MOST else "longer than 64 MB"
+                yield place, json.loads(line) if len(line) <= _MOST else _TOO_LONG
             except (ValueError, RecursionError) as error:
                 yield place, f"no JSON: {error}"
 
 
-def _parquet(path: Path) -> list[dict[str, Any]]:
+def _parquet(path: Path) -> Iterator[Any]:
+    """Each row's object, or why there is none. Few at a time: some kilobytes of a file may be gigabytes."""
     import pyarrow
     import pyarrow.parquet
 
+    wanted = {*COLUMNS, *(column.lower() for column in COLUMNS)}
     try:
-        rows: list[dict[str, Any]] = pyarrow.parquet.read_table(path).to_pylist()
+        with pyarrow.parquet.ParquetFile(path) as file:
+            columns = [name for name in file.schema_arrow.names if name in wanted]
+            for batch in file.iter_batches(batch_size=_AT_ONCE, columns=columns):
+                for n in range(batch.num_rows):
+                    yield _plain(batch.slice(n, 1))
     except (pyarrow.ArrowException, OSError) as error:
         raise IntegrityError(f"{path} is no parquet: {error}") from error
-    return rows
+
+
+def _plain(row: pyarrow.RecordBatch) -> Any:
+    if row.nbytes > _MOST:
+        return _TOO_LONG
+    try:
+        return row.to_pylist()[0]
+    except (ValueError, OverflowError, LookupError) as error:  # a date that none is, an unknown zone
+        return f"a value that cannot be read: {error}"
 
 
 def _row(place: int, found: Any) -> Row | BadRow:

@@ -63,7 +63,7 @@ def import_rows(settings: RowSettings, progress: Progress) -> Exchanged:
         BusyError: (exit 11) another process writes this suite.
     """
     build = settings.build.checked()
-    rows = list(read(settings.rows))
+    total = sum(1 for _ in read(settings.rows))  # not held: a small file may have many
     backend = open_backend(build.backend)
     suite = begun(build.out, settings.rows.name)
     state = State(suite.path)
@@ -71,9 +71,9 @@ def import_rows(settings: RowSettings, progress: Progress) -> Exchanged:
         work = _Work(settings, build, suite, state, backend)
         if work.clock.warnings:
             progress.message(work.clock.warnings[0])
-        progress.start("rows", len(rows))
+        progress.start("rows", total)
         names: set[str] = set()
-        for row in rows:
+        for row in read(settings.rows):
             work.one(row, names)
             progress.advance(1, getattr(row, "instance_id", ""))
         write_json(suite.path / "rejects.json", [vars(one) for one in work.refused])

@@ -115,15 +115,19 @@ def limits(task: Task) -> Limits:
 
 
 def _tree(task: Task, kept: Path) -> Path:
-    """The working copy as a sandbox starts with it."""
-    known = hashlib.sha256(task.bundle.read_bytes())
+    """The working copy as a sandbox starts with it: another suite's only where all of it is equal."""
     overlay: dict[str, Path] = {}
     try:
         overlay = {str(path.relative_to(task.overlay)): path for path in walk(task.overlay)}
     except Invalid as error:
         raise IntegrityError(f"{task.overlay}: {error}") from error
+    cut = bundle.beside(task.bundle)
+    known = hashlib.sha256()
+    for part in (task.bundle.read_bytes(), cut.read_bytes() if cut.exists() else b""):
+        known.update(b"%d\0" % len(part) + part)
     for name, path in overlay.items():
-        known.update(f"\0{name}\0{path.stat().st_mode & 0o111}\0".encode() + path.read_bytes())
+        part = path.read_bytes()
+        known.update(f"{name}\0{path.stat().st_mode & 0o111}\0{len(part)}\0".encode() + part)
 
     def make(folder: Path) -> None:
         bundle.checkout(task.bundle, folder, tree=task.environment.tree, ignored=list(overlay))

@@ -148,6 +148,16 @@ _TCP = (
     "    except BlockingIOError: pass\n"
     "print(sent >> 20, 'MiB')"
 )
+_SEGMENTS = (
+    "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.shmat.restype = ctypes.c_void_p\nwhile True:\n"
+    "    place = ctypes.c_void_p(libc.shmat(libc.shmget(0, 64 << 20, 0o1600), None, 0))\n"
+    "    ctypes.memset(place, 1, 64 << 20); libc.shmdt(place)"
+)
+_SENT = (
+    "import os, socket\nkept = []\nwhile True:\n"
+    "    file = os.memfd_create('x'); os.write(file, bytes(32 << 20)); kept.append(socket.socketpair())\n"
+    "    socket.send_fds(kept[-1][0], [b'x'], [file]); os.close(file)"
+)
 _SPARED = "open('/proc/self/oom_score_adj', 'w').write('0')\n" + _SOCKETS
 _TWO = "sh -c 'while :; do :; done' & while :; do :; done"
 
@@ -172,6 +182,15 @@ ATTEMPTS: list[Attempt] = [
         _python(_NAMELESS),
         lambda done, used: done.ended != "memory",
         timeout_s=20,
+    ),
+    *(
+        _flood(
+            name, "limit of memory", _python(code), lambda done, used: done.ended != "memory", timeout_s=20
+        )
+        for name, code in (
+            ("memory in System V's segments that nobody has attached", _SEGMENTS),
+            ("memory in files without names on their way through sockets", _SENT),
+        )
     ),
     _flood(
         "memory in sockets",

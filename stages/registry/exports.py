@@ -94,6 +94,11 @@ def before(store: Store, run_id: str, found: Sequence[Export]) -> bool:
     return any(one.seq < began for one in found)
 
 
+def partial_of(folder: Path, export_id: str) -> Path:
+    """Where an export to `folder` is written until it is whole."""
+    return folder.parent / f".{folder.name}.{export_id}.partial"
+
+
 def lock_of(store: Store, export_id: str) -> Path:
     """The lock that an export holds while it is written."""
     return store.run_lock_path(export_id)
@@ -106,6 +111,8 @@ def sweep(store: Store, *, by: str) -> list[Export]:
     for export, _ in _all(store):
         lock = lock_of(store, export.id)
         partial = Path(export.partial)
+        if partial != partial_of(Path(export.folder), export.id):
+            continue  # of a registry that a stranger wrote: it could be any folder of this machine
         if export.state != BEGUN or not locks.is_free(lock) or locks.in_use(partial):
             continue
         state = settle(store, export.id, folder=Path(export.folder), partial=partial, by=by)

@@ -13,6 +13,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import threading
@@ -31,6 +32,7 @@ MANIFEST = "manifest.json"
 READS_FROM = "reads-from"  # in a scratch store: path of the store whose objects it reads too
 SCHEMA = "rtrl-artifact/1"
 CHUNK = 1 << 20
+_DIGEST = re.compile(r"sha256:[0-9a-f]+")
 _RESTORE = "restore it from a copy of the store's objects; docs/registry.md says how"
 
 
@@ -43,7 +45,13 @@ class Sealed:
 
 
 def object_path(objects: Path, digest: str) -> Path:
-    """`objects/sha256/ab/<hex>` of `sha256:<hex>`."""
+    """`objects/sha256/ab/<hex>` of `sha256:<hex>`.
+
+    Raises IntegrityError (exit 12) for what is no digest: it comes from a registry, maybe a stranger's, and
+    what nobody owns is deleted where it says.
+    """
+    if not _DIGEST.fullmatch(digest):
+        raise IntegrityError(f"{digest!r} in the registry is no digest", hint=_RESTORE)
     algorithm, _, hexdigest = digest.partition(":")
     return objects / algorithm / hexdigest[:2] / hexdigest
 

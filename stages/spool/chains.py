@@ -141,6 +141,11 @@ class ChainReader:
         chain = [self._unseal(generation, sealed)]
         links = [generation]
         while links[-1].prompt_base and links[-1].prompt_base not in self._full:
+            if len(links) > MAX_DEPTH:  # the writer makes none: two that extend each other have no end
+                raise IntegrityError(
+                    f"the prompt of generation {generation.id} extends too many others",
+                    hint="quarantine it",
+                )
             base, base_sealed = self._lookup(links[-1].prompt_base)
             links.append(base)
             chain.append(self._unseal(base, base_sealed))

@@ -1,6 +1,7 @@
 import errno
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -130,6 +131,20 @@ def test_missing_and_damaged_folders(tmp_path: Path) -> None:
         (folder / "config.json").write_text(damaged)
         with pytest.raises(IntegrityError, match="is not JSON"):
             modelio.load_model(folder)
+
+
+def test_a_configuration_without_an_end_is_none(tmp_path: Path) -> None:
+    """An archive may bring a pipe, or a link to a device: `rtrl train --import` waited for ever."""
+    folder = write_checkpoint(tmp_path / "a")
+    config = folder / "config.json"
+    config.unlink()
+    os.mkfifo(config)
+    with pytest.raises(InputMissingError, match=r"has no config\.json"):
+        modelio.read_config(folder)
+    config.unlink()
+    config.symlink_to("/dev/zero")
+    with pytest.raises(InputMissingError, match=r"has no config\.json"):
+        modelio.read_config(folder)
 
 
 @pytest.mark.parametrize("elsewhere", ["{}", "../other/model.safetensors", "./../other/model.safetensors"])

@@ -172,7 +172,7 @@ class _Writer:
 
     def write(self, reading: Reading, survey: Survey) -> int:
         """Write, rename, put on record; returns the number of rows. What a failure leaves is on record."""
-        partial = self.folder.with_name(f".{self.folder.name}.{self.id}.partial")
+        partial = exports.partial_of(self.folder, self.id)
         experience = self.inputs["experience"]
         lock = exports.lock_of(self.store, self.id)
         with locks.hold(lock, what=f"export {self.id}"), classified():

@@ -162,6 +162,52 @@ def test_parquet(tmp_path: Path) -> None:
         list(rows.read(tmp_path / "bad.parquet"))
 
 
+def test_a_small_parquet_file_of_many_long_rows_takes_little_memory(tmp_path: Path) -> None:
+    """All rows were in memory at once: 230 kB took 20 GB, and the kernel ended rtrl or somebody else."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    many = 1500
+    columns: dict[str, Any] = {name: pa.repeat(GOOD[name], many) for name in ("repo", "base_commit", "patch")}
+    columns |= {"test_patch": pa.repeat("t", many), "instance_id": pa.array([f"a-{n}" for n in range(many)])}
+    columns |= {"problem_statement": pa.repeat("x" * 100_000, many), "of no use": pa.repeat("y" * 9999, many)}
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table(columns), path, compression="zstd", store_schema=False)
+    del columns
+    assert path.stat().st_size < 100_000
+    pool = pa.default_memory_pool()
+    counting = pa.proxy_memory_pool(pool)
+    pa.set_memory_pool(counting)
+    try:
+        assert sum(isinstance(row, Row) for row in rows.read(path)) == many
+    finally:
+        pa.set_memory_pool(pool)
+    assert 0 < counting.max_memory() < 32 << 20
+
+
+def test_values_of_parquet_that_are_none_in_python(tmp_path: Path) -> None:
+    """One of them was a bug's traceback, and one endless list took all memory."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def read(column: str, values: Any) -> Row | BadRow:
+        table = pa.Table.from_pylist([{name: v for name, v in GOOD.items() if name != column}])
+        pq.write_table(table.append_column(column, values), tmp_path / "odd.parquet", compression="zstd")
+        (found,) = rows.read(tmp_path / "odd.parquet")
+        return found
+
+    found = read("created_at", pa.array([2**62], pa.timestamp("us")))
+    assert isinstance(found, BadRow)
+    assert "a value that cannot be read" in found.detail
+    found = read("created_at", pa.array([1], pa.timestamp("us", tz="No/Where")))
+    assert isinstance(found, BadRow)
+    long = pa.ListArray.from_arrays(pa.array([0, 20_000_000], pa.int32()), pa.repeat("", 20_000_000))
+    assert read("PASS_TO_PASS", long) == BadRow(1, "", "longer than 64 MB")
+    found = read("created_at", pa.array([1_600_000_000_000], pa.timestamp("ms")))
+    assert isinstance(found, Row)
+    assert found.created_at == "2020-09-13T12:26:40+00:00"
+
+
 @given(st.binary(max_size=300))
 def test_any_bytes_are_rows_or_said_to_be_none(
     tmp_path_factory: pytest.TempPathFactory, content: bytes

@@ -124,6 +124,27 @@ def test_nothing_is_written_through_a_link_of_the_repository(made: Suite, tmp_pa
     assert list((tmp_path / "cache" / "tmp").iterdir()) == []
 
 
+def test_no_suite_makes_the_working_tree_of_another_ones_task(made: Suite, tmp_path: Path) -> None:
+    """Environments are kept by what they are made of; a stranger's could have the name of another one."""
+
+    def root(name: str, overlay: dict[str, bytes], cut: bytes = b"") -> Path:
+        task = replace(made.task("word-debug"), folder=tmp_path / name)
+        shutil.copytree(made.task("word-debug").folder, task.folder)
+        for path, content in overlay.items():
+            folder.put(task.overlay / path, content)
+        if cut:
+            bundle.beside(task.bundle).write_bytes(cut)
+        return environment.open(task, tmp_path / "cache").root
+
+    theirs = root("theirs", {"a": b"x\0b\x000\0y"})
+    ours = root("ours", {"a": b"x", "b": b"y"})
+    assert ((ours / "a").read_bytes(), (ours / "b").read_bytes()) == (b"x", b"y")
+    assert not (theirs / "b").exists()
+    head = bundle.head(made.task("word-debug").bundle).encode() + b"\n"
+    assert (root("shortened", {"a": b"x", "b": b"y"}, head) / ".git" / "shallow").read_bytes() == head
+    assert not (root("ours-again", {"a": b"x", "b": b"y"}) / ".git" / "shallow").exists()
+
+
 def test_what_many_want_is_made_once(tmp_path: Path) -> None:
     made: list[int] = []
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import sqlite3
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -12,7 +13,7 @@ from stages import locks
 from stages.errors import InputMissingError, IntegrityError, LockedError, UsageError
 from stages.progress import Silent
 from stages.registry import gc
-from stages.registry.objects import seal
+from stages.registry.objects import object_path, seal
 from stages.registry.publish import publish
 from stages.registry.store import Store
 from stages.registry.sweep import Swept, sweep
@@ -264,3 +265,26 @@ def test_a_run_that_ends_while_it_is_looked_at_is_no_trouble(
 
     monkeypatch.setattr("stages.registry.sweep.is_alive", ends)
     assert sweep(store) == Swept()
+
+
+def test_no_registry_names_a_folder_elsewhere_for_deletion(
+    workspace: Workspace, store: Store, tmp_path: Path
+) -> None:
+    """Whatever wrote in a workspace of somebody else's removed a folder that its registry named."""
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    data = run_stage(workspace, store, Toy()).outputs["data"]
+    with sqlite3.connect(store.dir / "registry.db") as database:
+        for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            database.execute(f"DROP TRIGGER {name}")
+        database.execute(
+            "INSERT INTO artifact (kind, line, state, digest, meta, run_id, created_at) "
+            "SELECT kind, line, 'writing', ?, meta, run_id, created_at FROM artifact WHERE digest = ?",
+            (f"sha256:{precious}", data.digest),
+        )
+    with pytest.raises(IntegrityError, match="is no digest"):
+        sweep(store)
+    assert precious.is_dir()
+    for other in ("sha256:../../x", "sha256:", "..:ab", "sha256:ab/cd", "sha256:ab\n"):
+        with pytest.raises(IntegrityError, match="is no digest"):
+            object_path(tmp_path, other)

@@ -130,6 +130,10 @@ def test_broken_links_are_errors_not_guesses(tmp_path: Path) -> None:
     shorter = {"g1": (generation("g1", prompt_tokens=49), base[1])}
     with pytest.raises(IntegrityError, match="50 prompt ids where 49"):
         ChainReader(vault, shorter.__getitem__).open(*records["g2"])
+    first = (generation("g1", prompt_base="g2", prompt_prefix=16), base[1])
+    second = (generation("g2", prompt_base="g1", prompt_prefix=16), records["g2"][1])
+    with pytest.raises(IntegrityError, match="extends too many"):  # `rtrl collect` went round for ever
+        ChainReader(vault, {"g1": first, "g2": second}.__getitem__).open(*second)
     vault.forget("ada")
     with pytest.raises(UserForgottenError):
         ChainReader(vault, records.__getitem__).open(*records["g2"])

@@ -296,6 +296,19 @@ def test_what_a_failed_export_could_not_remove_is_on_the_list_until_it_is_gone(
     assert exports.of_user(world.store, "u3") == []
 
 
+def test_what_no_export_was_written_to_is_not_swept(world: TrainWorld, tmp_path: Path) -> None:
+    """In a workspace of somebody else's, `rtrl forget` removed any folder that its registry named."""
+    for number, (folder, partial) in enumerate((("out", "precious"), ("", ".."), ("out", ".out.x.partial"))):
+        (tmp_path / partial).mkdir(exist_ok=True)
+        exports.begin(
+            world.store, f"e{number}", by="somebody", experience=("experience@v1", "sha256:ab"), layout="trl",
+            folder=tmp_path / folder, partial=tmp_path / partial, users=["u"],
+        )  # fmt: skip
+    assert exports.sweep(world.store, by="test") == []
+    assert (tmp_path / "precious").is_dir()
+    assert [one.state for one in exports.of_user(world.store, "u")] == ["begun"] * 3
+
+
 KILL = """
 import sys
 from pathlib import Path
