@@ -28,7 +28,8 @@ def serving(workspace: Workspace, progress: Progress) -> Iterator[Endpoint]:
         return
     progress.start("starting the engine and the gateway")
     try:
-        # Any free port: the demo is no service, and 8100 may be one's.
-        yield start_detached(workspace, overrides=["gateway.port=0"], say=progress.message)
+        # Any free port: the demo is no service, and 8100 may be one's. Killed, the demo takes it along: the
+        # same command again would meet one that still starts, or leave it running.
+        yield start_detached(workspace, overrides=["gateway.port=0"], say=progress.message, tied=True)
     finally:
         stop(workspace)

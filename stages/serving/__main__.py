@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
+from stages.engine.lifetime import PARENT_VARIABLE, die_with_parent
 from stages.errors import RtrlError
 from stages.interrupts import endings
 
@@ -49,6 +51,8 @@ def main() -> NoReturn:
 
 
 if __name__ == "__main__":
+    if parent := os.environ.pop(PARENT_VARIABLE, None):
+        die_with_parent(int(parent))
     for ending in endings():
         signal.signal(ending, lambda number, _frame: sys.exit(128 + number))
     main()

@@ -18,6 +18,7 @@ from pathlib import Path
 import stages
 from stages import locks
 from stages.config import Settings
+from stages.engine.lifetime import PARENT_VARIABLE
 from stages.errors import (
     DependencyDownError,
     IntegrityError,
@@ -36,9 +37,15 @@ LOG_BEFORE = "serve-before.log"  # of the start before: why that one ended
 
 
 def start_detached(
-    workspace: Workspace, *, overrides: Sequence[str] = (), say: Callable[[str], None] = lambda _: None
+    workspace: Workspace,
+    *,
+    overrides: Sequence[str] = (),
+    say: Callable[[str], None] = lambda _: None,
+    tied: bool = False,
 ) -> Endpoint:
     """Start `rtrl serve` in the background; returns when it is ready to answer.
+
+    `tied`: it is killed with the calling thread, however that ends.
 
     Raises:
         LockedError (11): one is running already.
@@ -57,7 +64,7 @@ def start_detached(
     with open(log, "ab", opener=_owners) as output:
         process = subprocess.Popen(
             command,
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": path, **({PARENT_VARIABLE: str(os.getpid())} if tied else {})},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
