@@ -35,6 +35,7 @@ from cursorbench.sessions.tellers import is_unique
 ADAPTERS = (
     "entire",
     "specstory",
+    "cursor_export",
     "aider",
     "qwen_code",
     "pi",
@@ -59,7 +60,8 @@ ADAPTERS = (
 )
 HEAD_BYTES = 64 << 10
 _MEMBERS = 8  # of a list, that are looked at
-_TEXTS = frozenset({"entire", "specstory", "aider", "opencode", "git-ai"})  # not of JSON, or not always
+# not of JSON, or not always
+_TEXTS = frozenset({"entire", "specstory", "cursor-export", "aider", "opencode", "git-ai"})
 _SKIPPED = frozenset({".git", "node_modules", ".venv", "__pycache__"})
 _FIRST = "chatSessions"  # VS Code's: beside Copilot's transcripts of the same chats, which tell no reactions
 _OUTPUTS = frozenset({"tool-results", "tool-outputs"})  # of tools, which may have been given any log
