@@ -89,6 +89,28 @@ def test_what_a_tool_gave_is_no_session(tmp_path: Path) -> None:
     assert found == kept | {f"p/{session}/subagents/agent-1.jsonl"}
 
 
+def test_of_a_folder_of_copilot_cli_the_events_are_the_log(tmp_path: Path) -> None:
+    """It keeps copies of the files that it worked on there, which may be logs of anybody."""
+    session = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
+    for name in (
+        f"{session}/events.jsonl",
+        f"{session}/workspace.yaml",
+        f"{session}/inuse.42.lock",
+        f"{session}/checkpoints/index.md",
+        f"{session}/rewind-snapshots/backups/02aa4960a1623b95-1774039621116",
+        "1f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0.jsonl",  # of 2025
+        "mine/workspace.yaml",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(AIDER)
+    found = {str(path.relative_to(tmp_path)) for path in kinds.files(tmp_path)}
+    assert found == {
+        f"{session}/events.jsonl",
+        "1f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0.jsonl",
+        "mine/workspace.yaml",
+    }
+
+
 @pytest.mark.parametrize("kind", [None, "claude-code", "aider"])
 def test_folders_that_cannot_be_listed_are_quarantined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str | None
