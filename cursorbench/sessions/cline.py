@@ -27,7 +27,8 @@ from cursorbench.sessions.seen import Seen
 KIND = "cline"
 
 _NAME = "api_conversation_history.json"
-_BESIDE = {"ui_messages.json", "task_metadata.json", "context_history.json", "history_item.json"}
+_SHOWN = "ui_messages.json"  # what the eye saw
+_BESIDE = {_SHOWN, "task_metadata.json", "context_history.json", "history_item.json"}
 _MESSAGES = ".messages.json"
 _SESSION = ("sessionId", "updated_at", "agent", "messages")  # what such a document has
 _ID = re.compile(r"\d{10,16}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -44,7 +45,7 @@ _ALTERED = "The user made the following updates to your content:"
 def recognises(path: Path, head: bytes) -> bool:
     """By its name, or a list whose first message is a task with the state of the editor."""
     if path.name in _BESIDE:
-        return (path.parent / _NAME).exists()
+        return (path.parent / _NAME).exists() or (path.name == _SHOWN and mentions(head, "ts", "type", "say"))
     if _is_beside(path):
         return True
     if path.name.endswith(_MESSAGES):
@@ -58,6 +59,8 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def read(path: Path, seen: Seen) -> Iterator[Read]:
     """The items of one task; of what lies beside it, none."""
+    if path.name == _SHOWN and not (path.parent / _NAME).exists():
+        yield Quarantined(Place(str(path)), f"what Cline shows of a task: name {_NAME} of its folder instead")
     if path.name in _BESIDE or _is_beside(path):
         return
     found = json_document(path)

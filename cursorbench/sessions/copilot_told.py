@@ -93,6 +93,9 @@ def automatic(message: dict[str, Any]) -> Automatic:
         return "command"
     if source not in ("", "user", "human") or table_of(message.get("crossSession")):
         return "meta"  # the latter: another session sent it
+    typed = text_of(message.get("content")).strip() or list_of(message.get("attachments"))
+    if not typed and message.get("transformedContent"):
+        return "continuation"  # of autopilot, before that was marked: all its words are the client's
     return ""
 
 

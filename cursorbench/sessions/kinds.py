@@ -35,6 +35,7 @@ from cursorbench.sessions.tellers import is_unique
 ADAPTERS = (
     "entire",
     "specstory",
+    "cursor_export",
     "aider",
     "qwen_code",
     "pi",
@@ -59,10 +60,12 @@ ADAPTERS = (
 )
 HEAD_BYTES = 64 << 10
 _MEMBERS = 8  # of a list, that are looked at
-_TEXTS = frozenset({"entire", "specstory", "aider", "opencode", "git-ai"})  # not of JSON, or not always
+# not of JSON, or not always
+_TEXTS = frozenset({"entire", "specstory", "cursor-export", "aider", "opencode", "git-ai"})
 _SKIPPED = frozenset({".git", "node_modules", ".venv", "__pycache__"})
 _FIRST = "chatSessions"  # VS Code's: beside Copilot's transcripts of the same chats, which tell no reactions
 _OUTPUTS = frozenset({"tool-results", "tool-outputs"})  # of tools, which may have been given any log
+_STATE = "workspace.yaml"  # of Copilot CLI's folder of a session, in which but the events no file is a log
 _ABOUT = ".meta.json"  # what Claude Code notes of a sub-agent, beside its log
 
 
@@ -134,8 +137,8 @@ def _head(path: Path) -> bytes:
 def files(root: Path) -> Iterator[Path]:
     """The file itself, or all files of a folder in a fixed order. Links out of it are not followed.
 
-    A client's notes beside a log of the same name are left out, and outputs of tools that it keeps. A folder
-    that cannot be listed comes as itself: `read` says why.
+    A client's notes beside a log are left out, and outputs of tools and copies of files that it keeps there.
+    A folder that cannot be listed comes as itself: `read` says why.
 
     Raises:
         InputMissingError: (exit 5) there is nothing at `root`.
@@ -151,6 +154,9 @@ def files(root: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(root, onerror=lambda error: unlisted.append(Path(error.filename))):
         skipped = _SKIPPED | (_OUTPUTS if _keeps_outputs(folder, folders) else frozenset())
         folders[:] = sorted(set(folders) - skipped, key=lambda name: (name != _FIRST, name))
+        if _STATE in names and is_unique(Path(folder).name):  # beside it are copies of what was worked on
+            folders.clear()
+            names[:] = [name for name in names if ".jsonl" in name]
         logs = {name.removesuffix(".jsonl") for name in names if name.endswith(".jsonl")}
         for name in sorted(names):
             if name.endswith(_ABOUT) and name.removesuffix(_ABOUT) in logs:

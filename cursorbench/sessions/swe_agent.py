@@ -8,6 +8,7 @@ the action was made of. Not for: the system prompt, and demonstrations put into 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
@@ -35,6 +36,13 @@ _FAILED = re.compile(
     r"|Your proposed edit has introduced new syntax error|Interactive operation .{0,300} is not supported"
     r"|EXECUTION TIMED OUT|COMMAND FAILED TO EXECUTE|Your output could not be parsed"
     r"|Traceback \(most recent call last\))",
+    re.DOTALL,
+)
+_EDITOR = "str_replace_editor"
+_NOT_EDITED = re.compile(  # what that tool prints, of which nothing else says that it failed
+    r"\s*(?:No (?:replacement was performed|edit history found)|File already exists at|Ran into |usage: "
+    r"|The path .{0,4096}? (?:does not exist|is not an absolute path|is a directory)|Invalid `|Parameter `"
+    r"|Unrecognized command)",
     re.DOTALL,
 )
 _EDIT = re.compile(r"edit\s+\d+:\d+\s*\n(.*?)(?:\n?end_of_edit\s*)?\Z", re.DOTALL)
@@ -121,7 +129,8 @@ class _Trajectory:
         yield ToolUse(**self.where, id=call, name=name, arguments=text, invalid=given.invalid)
         if not isinstance(observation := step.get("observation"), str):
             return
-        outcome: Outcome = "error" if _FAILED.match(observation) else "ok"
+        failed = _FAILED.match(observation) or (name == _EDITOR and _NOT_EDITED.match(observation))
+        outcome: Outcome = "error" if failed else "ok"
         changes = changes_of(name, given.table) or _changes(action, _state(step))
         yield from edits(changes, "proposed", call=call, **self.where)
         yield ToolEnd(**self.where, id=call, outcome=outcome, text=observation)
@@ -191,7 +200,9 @@ def _state(step: dict[str, Any]) -> dict[str, Any]:
 
 
 def _changes(action: str, state: dict[str, Any]) -> tuple[Change, ...]:
-    """The changes of actions in text: lines replaced in the open file, or a new one."""
+    """The changes of actions in text: lines replaced in the open file, a new one, or as a shell's command."""
+    if action.startswith(_EDITOR):
+        return changes_of(_EDITOR, _options(action))
     opened = text_of(state.get("open_file"))
     if (found := _EDIT.match(action)) and opened not in ("", "n/a"):
         return (Change(opened, after=found[1]),)
@@ -201,3 +212,13 @@ def _changes(action: str, state: dict[str, Any]) -> tuple[Change, ...]:
             Change(found[1] if found[1].startswith("/") or not folder else f"{folder}/{found[1]}", before=""),
         )
     return ()
+
+
+def _options(action: str) -> dict[str, Any]:
+    """The editor's arguments where the model has no functions to call: `EDITOR COMMAND PATH --...`."""
+    try:
+        _, command, path, *options = shlex.split(action)
+    except ValueError:  # a quote that is not closed, or too few words
+        return {}
+    names = (name.removeprefix("--") for name in options[::2])
+    return {"command": command, "path": path} | dict(zip(names, options[1::2], strict=False))

@@ -131,6 +131,10 @@ def test_whose_task_it_is_and_what_lies_beside_it(tmp_path: Path, folder: str, a
     assert {one.session for one in found if not isinstance(one, Quarantined)} == {str(TS)}
     path.rename(path.with_name("task.json"))  # an export has any name
     assert kinds.kind_of(path.with_name("task.json")) == "cline"
+    alone = read(path.with_name("ui_messages.json"))
+    why = "what Cline shows of a task: name api_conversation_history.json of its folder instead"
+    assert [one.reason for one in alone if isinstance(one, Quarantined)] == [why]
+    path.with_name("ui_messages.json").write_text("{}")
     assert kinds.kind_of(path.with_name("ui_messages.json")) is None
 
 

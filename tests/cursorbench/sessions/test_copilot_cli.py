@@ -196,10 +196,12 @@ def test_an_exit_code_in_a_field_is_the_one(path: Path) -> None:
         ({"source": "agent-7"}, "sub_agent"),
         ({"agentMode": "shell"}, "command"),
         ({"parentToolCallId": "call"}, "sub_agent"),
+        ({"content": "", "transformedContent": "You have not yet marked the task"}, "continuation"),
+        ({"content": "", "transformedContent": "<x>", "attachments": [{"type": "file"}]}, ""),
     ],
 )
 def test_who_wrote_a_message(path: Path, more: dict[str, Any], why: str) -> None:
-    found = read(path, START, event("user.message", 1, content="x", **more))
+    found = read(path, START, event("user.message", 1, **{"content": "x"} | more))
     assert [one.automatic for one in found if isinstance(one, UserTurn)] == [why]
 
 

@@ -116,6 +116,49 @@ def test_a_run(path: Path) -> None:
     assert applied[-1].diff == "diff --git a/c.py b/c.py\n-x\n+y\n"
 
 
+@pytest.mark.parametrize(
+    ("options", "change"),
+    [
+        ("str_replace /r/a.py --old_str 'it'\"'\"'s\n one' --new_str two", ("/r/a.py", "it's\n one", "two")),
+        ("create /r/d.py --file_text 'new\n'", ("/r/d.py", "", "new\n")),
+        ("insert /r/a.py --insert_line 3 --new_str 'x\n'", ("/r/a.py", "", "x\n")),
+        ("view /r/a.py --view_range 1 9", None),
+        ("str_replace /r/a.py --old_str 'open", None),
+        ("str_replace", None),
+    ],
+)
+def test_the_editor_as_a_command(path: Path, options: str, change: tuple[str, str, str] | None) -> None:
+    """As models call it that are given no functions, in SWE-agent 1."""
+    step = {"thought": "t", "action": f"str_replace_editor {options}", "observation": "The file is edited."}
+    found = read(path, {"trajectory": [step], "history": []})
+    told = [(one.status, one.path, one.before, one.after) for one in found if isinstance(one, Edit)]
+    assert told == ([("proposed", *change), ("applied", *change)] if change else [])
+
+
+@pytest.mark.parametrize(
+    ("observation", "outcome"),
+    [
+        ("No replacement was performed, old_str `one` did not appear verbatim in /r/a.py.", "error"),
+        ("No replacement was performed. Multiple occurrences of old_str `one` in lines [1, 2].", "error"),
+        ("File already exists at: /r/a.py. Cannot overwrite files using command `create`.", "error"),
+        ("The path /r/a.py does not exist. Please provide a valid path.", "error"),
+        ("Invalid `insert_line` parameter: 9. It should be within the range of lines", "error"),
+        ("The file /r/a.py has been edited. Here's the result of running `cat -n`", "ok"),
+    ],
+)
+@pytest.mark.parametrize("called", [True, False])
+def test_an_edit_that_failed_is_not_applied(path: Path, observation: str, outcome: str, called: bool) -> None:
+    options = "str_replace /r/a.py --old_str one --new_str two"
+    action = "str_replace_editor str_replace" if called else f"str_replace_editor {options}"
+    steps = [{"thought": "t", "action": action, "observation": observation}]
+    steps.append({"thought": "t", "action": "cat log", "observation": observation})  # its output
+    found = read(path, {"trajectory": steps, "history": DOCUMENT["history"] if called else []})
+    assert [one.outcome for one in found if isinstance(one, ToolEnd)] == [outcome, "ok"]
+    assert [one.status for one in found if isinstance(one, Edit)] == ["proposed", "applied"][
+        : 1 + (outcome == "ok")
+    ]
+
+
 def test_history_alone(path: Path) -> None:
     history = [
         {"role": "user", "content": "fix it"},
