@@ -100,7 +100,8 @@ def follow_all(
         tracked = Tracked(repository, lines, {suffix_of(one.change.path) for one in units})
         matcher = Matcher(branch, tracked, units, claims)
         matches = matcher.match(units)
-        supersede(units, [match and _taken(match.file, tracked) for match in matches])
+        pairs = zip(units, matches, strict=True)
+        supersede(units, [match and _taken(one, match.file, tracked) for one, match in pairs])
         matcher.again(units, matches)
         found = []
         for one, match in zip(units, matches, strict=True):
@@ -111,9 +112,12 @@ def follow_all(
         yield changes, found
 
 
-def _taken(file: Changed, tracked: Tracked) -> Taken:
-    lines = tracked.gained(file), tracked.lost(file)
-    return Taken((file.commit, file.path), lines, tracked.before(file))
+def _taken(units: Units, file: Changed, tracked: Tracked) -> Taken | None:
+    """None where the commit, which the log names, has no line of the change: it was undone before that."""
+    (added, deleted), before = (tracked.gained(file), tracked.lost(file)), tracked.before(file)
+    if not units.short and not units.minus(before) & added and not units.deleted & deleted:
+        return None
+    return Taken((file.commit, file.path), (added, deleted), before)
 
 
 def text_at(repository: Repository, survival: Survival, path: str, horizon: str, head: str = "HEAD") -> str:

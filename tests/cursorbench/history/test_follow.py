@@ -439,6 +439,20 @@ def test_a_rewrite_that_was_never_committed_supersedes_nothing(git: Git) -> None
     assert second.reason == "the history ends before the change"
 
 
+def test_a_rewrite_that_is_not_in_the_commit_which_the_log_names_supersedes_nothing(git: Git) -> None:
+    """The user took it back, and the session's next commit took something else of the file."""
+    taken(git)
+    other = git.commit(2 * HOUR, {"a.py": NEW + text("def third_one():")})
+    git.commit(LATE, {"b.py": text("something_else = 2")})
+    newer = NEW.replace("second value", "rewritten value")
+    first, second = git.follow(
+        change(OLD, NEW, key="1", session="s"),
+        change(NEW, newer, key="2", at=HOUR, session="s", commits=(other,)),
+    )
+    assert (first.superseded, first.kept["1h"]) == (0, ALL)
+    assert (second.commit, second.kept["1h"]) == (other, Kept(1, 0, 1, 0))
+
+
 def test_a_conflict_that_the_agent_resolved_is_taken_by_the_merge(git: Git) -> None:
     git.commit(-HOUR, {"a.py": OLD})
     git("checkout", "-q", "-b", "feature")
