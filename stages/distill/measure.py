@@ -27,8 +27,9 @@ from stages.distill.signals.length_cost import Lengths, length_cost, mix
 from stages.distill.signals.outcome import asks, asks_by_tool, edited, without_calls
 from stages.distill.signals.task_outcome import task_outcome
 from stages.distill.spec import RewardSpec
-from stages.distill.strata import kind_of_work, stratum
+from stages.distill.strata import stratum
 from stages.distill.watched import NO_REACTION, watched
+from stages.distill.work import kind_of_work
 from stages.parts import CUT
 from stages.records import GROUP, TEXT_ONLY, Event
 

@@ -3,7 +3,7 @@
 Generic English and programming, the same for every signal that looks at text. Whole columns at a time, by
 Polars: its expressions run in time linear in the text, whatever a text is made of, and a hundred times
 faster than Python's. Nothing here raises on any text. Not for: scoring (`signals/dissatisfied_followup.py`,
-`strata.py`).
+`work.py`).
 """
 
 from __future__ import annotations

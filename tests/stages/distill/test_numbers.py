@@ -24,7 +24,7 @@ from stages.distill.signals.latency import Median, log_ratio, size_class, update
 from stages.distill.signals.length_cost import Lengths, length_cost, mix
 from stages.distill.signals.outcome import asks, asks_by_tool, edited, without_calls
 from stages.distill.spec import SignalSpec, Stabiliser, load, parse
-from stages.distill.strata import kind_of_work, language, stratum
+from stages.distill.strata import language, stratum
 from stages.errors import UsageError
 from stages.linestate import LineState
 from stages.seed import demonstrations
@@ -500,30 +500,6 @@ def test_the_incentive_reverses() -> None:
     for _ in range(20):
         price = stabiliser.moved({"price": price}, 1.0, 900, BAND).price
     assert price == 0.0
-
-
-@pytest.mark.parametrize(
-    ("request_", "kind"),
-    [
-        ("rename total to amount", "rename"),
-        ("change the limit to 30", "change"),
-        ("the limit should be 30", "change"),
-        ("fix the off-by-one", "fix"),
-        ("this is broken", "fix"),
-        ('Traceback (most recent call last):\n  File "a.py", line 1\nKeyError: 3', "fix"),
-        ("what does this do?", "question"),
-        ("make it nicer", "vague"),
-        ("add a docstring", "document"),
-        ("write a test for total", "test"),
-        ("add a flag --json", "create"),
-        ("extract the loop into a function", "refactor"),
-        ("remove the cache", "remove"),
-        ("```py\nx = 1\n```", "none"),
-        ("", "none"),
-    ],
-)
-def test_kinds_of_work(request_: str, kind: str) -> None:
-    assert kind_of_work([request_]) == [kind]
 
 
 def test_strata_use_only_the_request() -> None:
