@@ -163,6 +163,13 @@ def _openai(random: Random) -> str:
     ])  # fmt: skip
 
 
+def _cursor_export(random: Random) -> str:
+    whose = random.choices(("**User**", "**Cursor**"), k=random.randint(1, 12))
+    turns = [f"{one}\n\n{_words(random)}" for one in whose]
+    exported = "_Exported on 25.1.2026 at 10:00:00 GMT+1 from Cursor (2.4.1)_"
+    return "\n\n---\n\n".join([f"# {_words(random)}\n{exported}", *turns]) + "\n"
+
+
 def _git_ai(random: Random) -> str:
     lines, prompts = [], {}
     for number in range(random.randint(1, 4)):
@@ -181,5 +188,6 @@ KINDS: dict[str, tuple[str, Callable[[Random], str]]] = {
     "otel": (".jsonl", _otel),
     "tensorzero": (".jsonl", _tensorzero),
     "openai-log": (".jsonl", _openai),
+    "cursor-export": (".md", _cursor_export),
     "git-ai": ("", _git_ai),
 }
