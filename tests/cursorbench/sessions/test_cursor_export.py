@@ -112,4 +112,7 @@ def test_what_has_no_turn(tmp_path: Path) -> None:
 def test_damage_is_no_error(tmp_path: Path, data: st.DataObject) -> None:
     path = tmp_path / "a.md"
     path.write_bytes(damaged(CHAT.encode(), data, changes=4))
-    list(cursor_export.read(path, Seen()))
+    found = list(cursor_export.read(path, Seen()))
+    assert found  # what is in no turn is quarantined, with its reason
+    assert all(one.reason for one in found if isinstance(one, Quarantined))
+    assert len({one.session for one in found if not isinstance(one, Quarantined)}) <= 1
