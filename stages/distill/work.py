@@ -1,7 +1,7 @@
 """What kind of work a request is, by its own words alone: no word of the policy may choose its own baseline.
 
 The first verb that begins a sentence decides ("please add ...", "can you fix ..."), and what it is about;
-where there is none, what is said anywhere, kind by kind. The words, of a dozen languages, are in `work.toml`.
+where there is none, what is said anywhere, kind by kind. The words, of sixteen languages, are in `work.toml`.
 Not for: what a user thinks of an answer (`signals/followup`).
 """
 
@@ -24,7 +24,6 @@ _BEGIN, _END = r"(?:^|[^\p{L}\p{N}_])", r"(?:[^\p{L}\p{N}_]|$)"  # of a word
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 _ABOUT = 80  # characters behind a verb
 _REPLY = 120  # characters: more than that says something else as well
-_SOMETHING = re.compile(r"\s*(?:an?|me|us|another|new)\b")  # behind "make": it is made, not made otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class _Words:
     Attributes:
         verbs: kind by verb.
         told: a clause that begins with one of them.
-        about: kinds, and what makes another one of them when it is said behind the verb.
+        about: kinds or verbs, and what makes another kind of them when it is said behind the verb.
         said: what counts anywhere, by kind, in their order.
         fails: what is told of a failure.
         reply: a message that is nothing but an answer to the agent.
@@ -86,9 +85,8 @@ def _told(verb: str, about: str) -> str:
     """The kind of a request that begins with this verb, by what it is about."""
     words = _words()
     kind = words.verbs[verb]
-    if verb == "make" and not _SOMETHING.match(about):
-        kind = "change"
-    return next((to for to, of, said in words.about if kind in of and said.search(about)), kind)
+    own = {kind, verb}
+    return next((to for to, of, said in words.about if not own.isdisjoint(of) and said.search(about)), kind)
 
 
 @cache

@@ -105,8 +105,8 @@ def test_a_signal_while_it_starts(idle: StubWorld, number: int, code: int) -> No
     assert child is not None
     os.kill(child, signal.SIGSTOP)  # as deaf as vLLM while it starts
     process.send_signal(number)
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == code
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == code, (out, err)
     document = json.loads(out)
     assert (document["command"], document["status"], document["error"]["code"]) == ("serve", "failed", code)
     assert gone(child)
