@@ -12,7 +12,7 @@ from typing import Any
 import boto3
 import httpx
 
-from stages.engine.process import free_port
+from stages.engine.free_port import free_port
 
 _UNCHECKED = 4  # requests that set the server up, before it wants signatures
 _ALL = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}

@@ -40,7 +40,7 @@ class Servers:
 @contextlib.contextmanager
 def servers(peer: Path | None) -> Iterator[Servers]:
     """Stub, gateway and (with its Python) the LiteLLM proxy until the block ends, started anew."""
-    from stages.engine.process import free_port
+    from stages.engine.free_port import free_port
 
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         home = Path(folder)

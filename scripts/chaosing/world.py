@@ -18,7 +18,7 @@ from killsweeps.kills import say
 from killsweeps.processes import Ended, Process, run
 
 from chaosing.clock import Clock
-from stages.engine.process import free_port
+from stages.engine.free_port import free_port
 from stages.errors import RtrlError
 from stages.registry.store import Store
 from stages.stage import Artifact, Output

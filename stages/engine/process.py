@@ -10,10 +10,10 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,12 +26,12 @@ from stages import locks
 from stages.engine import options
 from stages.engine.config import EngineConfig
 from stages.engine.diagnose import diagnose, tail
+from stages.engine.free_port import HOST, free_port
 from stages.engine.guard import KEY_VARIABLE
 from stages.engine.lifetime import PARENT_VARIABLE
-from stages.errors import DependencyDownError, InputMissingError
+from stages.errors import InputMissingError
 from stages.trust import nobody
 
-HOST = "127.0.0.1"
 LOG_BYTES = 8 << 20
 FOLDER, FOLDERS = "rtrl-engine-", Path("/tmp")  # vLLM puts Unix sockets there, whose paths must be short
 # Phases of the start, recognised in the log, for people who wait.
@@ -97,53 +97,6 @@ def arguments(checkpoint_dir: Path, config: EngineConfig, port: int) -> list[str
     ]
 
 
-class HeldPort(int):
-    """A port's number. As long as this object lives `free_port` gives the port to nobody else on the machine.
-
-    It is bound here too, and not listened on: a server that sets SO_REUSEADDR, as vLLM and uvicorn do, binds
-    it all the same, as often as it is started. (`getaddrinfo` wants the plain `int`.)
-    """
-
-    _bound: socket.socket
-
-    @classmethod
-    def of(cls, bound: socket.socket) -> HeldPort:
-        """The port that `bound` is bound to, without SO_REUSEADDR so far."""
-        made = cls(bound.getsockname()[1])
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made._bound = bound
-        return made
-
-    def __del__(self) -> None:
-        self._bound.close()
-
-
-def free_port() -> HeldPort:
-    """A loopback port nobody uses at this moment, and that no outgoing connection will take: keep it.
-
-    The engine binds it seconds later, and again when it is started anew. The kernel gives ports of its own
-    range to outgoing connections, so one below that range is taken, where there is one.
-    """
-    lowest = first_ephemeral_port()
-    for _ in range(100):
-        port = secrets.choice(range(lowest // 2, lowest)) if lowest >= 4096 else 0
-        probe = socket.socket()
-        try:
-            probe.bind((HOST, port))
-            return HeldPort.of(probe)
-        except OSError:
-            probe.close()
-    raise DependencyDownError("no free port was found", hint="set engine.port to a free port")
-
-
-def first_ephemeral_port() -> int:
-    """Where the kernel's range for outgoing connections begins; 0 where it does not tell."""
-    try:
-        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
 def open_log(log: Path) -> BinaryIO:
     """The log, to append to, for its owner only. A long one is put aside, so that no disk fills up."""
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -192,6 +145,7 @@ class EngineProcess:
         self.log_start = 0
         self.temporary = Path()
         self._occupied: locks.FileLock | None = None  # the temporary folder, as long as it is there
+        self._killing = threading.Lock()  # whoever waits for its start kills it too, once it is killed
         self._swept = False
 
     @classmethod
@@ -287,13 +241,17 @@ class EngineProcess:
         return self.kill()
 
     def kill(self) -> int:
-        """SIGKILL for the whole process group and its temporary folder gone; then its exit status."""
-        if not self._swept:  # once: later the number may be another process's
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
-            self._swept = True
-        status = self.process.wait()
-        shutil.rmtree(self.temporary, ignore_errors=True)
-        if self._occupied:
-            self._occupied.release()
-        return status
+        """SIGKILL for the whole process group and its temporary folder gone; then its exit status.
+
+        From any thread, from several at once too.
+        """
+        with self._killing:
+            if not self._swept:  # once: later the number may be another process's
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.pid, signal.SIGKILL)
+                self._swept = True
+            status = self.process.wait()
+            shutil.rmtree(self.temporary, ignore_errors=True)
+            if self._occupied:
+                self._occupied.release()
+            return status

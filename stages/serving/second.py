@@ -14,8 +14,9 @@ from pathlib import Path
 import psutil
 
 from stages.engine.config import EngineConfig
+from stages.engine.free_port import free_port
 from stages.engine.identity import Identity, UpdateImpossibleError, require_same_model
-from stages.engine.process import EngineProcess, free_port
+from stages.engine.process import EngineProcess
 from stages.engine.update import EngineControl
 from stages.errors import RtrlError
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from stages.engine.config import EngineConfig
-from stages.engine.process import EngineProcess, free_port
+from stages.engine.free_port import free_port
+from stages.engine.process import EngineProcess
 from stages.engine.update import EngineControl, GoesOn
 from stages.engine.verification import Verification
 from stages.errors import RtrlError, classified
@@ -31,7 +32,6 @@ from stages.wording import exit_status
 
 POLL_S = 0.2
 STEADY_S = 60.0  # an engine that lived this long failed for a new reason: the pauses start afresh
-
 SILENCES = 3  # at least so many health probes in a row are not answered by an engine that hangs
 
 Say = Callable[[str], None]

@@ -22,7 +22,7 @@ from stages.delivery.__main__ import KEY_VARIABLE, Helper
 from stages.delivery.depot import Depot, LostError
 from stages.delivery.fetch import fetch
 from stages.delivery.push import offering, push
-from stages.engine.process import free_port
+from stages.engine.free_port import free_port
 from stages.errors import DependencyDownError, InputMissingError, UsageError
 from tests.s3 import S3Server
 from tests.stages.delivery.family import NAME, Family

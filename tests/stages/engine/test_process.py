@@ -11,13 +11,16 @@ import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
+from threading import Thread
 
 import psutil
 import pytest
 from pydantic import ValidationError
 
+from stages import locks
 from stages.engine import process
 from stages.engine.config import EngineConfig
+from stages.engine.free_port import HOST, first_ephemeral_port, free_port
 from stages.engine.process import EngineProcess, arguments, environment
 from stages.errors import InputMissingError, RtrlError
 
@@ -129,7 +132,7 @@ def start_script(tmp_path: Path, script: str, config: EngineConfig) -> EnginePro
         child = subprocess.Popen(
             [sys.executable, "-c", script], stdout=output, stderr=output, start_new_session=True
         )
-    engine = EngineProcess(child, tmp_path, config, process.free_port(), "key")
+    engine = EngineProcess(child, tmp_path, config, free_port(), "key")
     engine.log = log
     engine.temporary = tmp_path / "temporary"
     return engine
@@ -149,6 +152,31 @@ def test_an_engine_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     with pytest.raises(RtrlError, match="in time"):
         engine.wait_healthy()
     assert engine.kill() == -signal.SIGKILL
+
+
+def test_two_threads_kill_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waited for the start saw it die and killed it as well: its lock's descriptor was closed twice, and
+    `rtrl serve` that was told to end left with 13; the number may have been another file's by then."""
+    engine = start_script(tmp_path, "import time; time.sleep(60)", EngineConfig())
+    engine.temporary.mkdir()
+    engine._occupied = locks.occupy(engine.temporary)
+    ours, close = engine._occupied._fd, os.close
+    closed: list[int] = []
+    threads: list[Thread] = []
+
+    def slow_close(descriptor: int) -> None:
+        if descriptor == ours:
+            closed.append(descriptor)
+        if descriptor == ours and len(closed) == 1:  # in the midst of the first one's end
+            threads.append(Thread(target=engine.kill))
+            threads[0].start()
+            threads[0].join(0.3)
+        close(descriptor)
+
+    monkeypatch.setattr(locks.os, "close", slow_close)
+    assert engine.kill() == -signal.SIGKILL
+    threads[0].join()
+    assert closed.count(ours) == 1
 
 
 def test_stop_kills_what_does_not_listen_and_its_children(tmp_path: Path) -> None:
@@ -227,8 +255,8 @@ def test_the_log_is_private_and_a_long_one_is_put_aside(tmp_path: Path) -> None:
 
 def test_the_engines_port_is_none_that_an_outgoing_connection_takes() -> None:
     """Found by the kill sweep: between choosing the port and binding it, a client's connection had it."""
-    lowest = process.first_ephemeral_port()
-    ports = {process.free_port() for _ in range(50)}
+    lowest = first_ephemeral_port()
+    ports = {free_port() for _ in range(50)}
     assert len(ports) > 25
     assert lowest < 4096 or all(1024 < port < lowest for port in ports)
 
@@ -237,23 +265,23 @@ def test_a_port_that_was_given_is_given_to_nobody_else_and_can_be_bound_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two engines that started at once took the same one, once in some hundred starts of so many."""
-    port = process.free_port()
+    port = free_port()
     offered = [int(port)] * 3  # the dice fall on it three times more
-    monkeypatch.setattr(process, "first_ephemeral_port", lambda: 32_768)
+    monkeypatch.setattr("stages.engine.free_port.first_ephemeral_port", lambda: 32_768)
     monkeypatch.setattr("secrets.choice", lambda of: offered.pop() if offered else random.choice(of))
-    assert process.free_port() != port
+    assert free_port() != port
     assert offered == []
     for _ in range(2):  # an engine, and the one that is started in its place
         with socket.socket() as server, socket.socket() as client:
             server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            server.bind((process.HOST, port))
+            server.bind((HOST, port))
             server.listen()
-            client.connect((process.HOST, port))
+            client.connect((HOST, port))
             server.accept()[0].close()
         with socket.socket() as client, pytest.raises(ConnectionRefusedError):
-            client.connect((process.HOST, port))
+            client.connect((HOST, port))
     number = int(port)
     del port
     with socket.socket() as after:
         after.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        after.bind((process.HOST, number))
+        after.bind((HOST, number))

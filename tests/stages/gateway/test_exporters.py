@@ -31,7 +31,7 @@ from stages.collect.logs.source import Source
 from stages.collect.run import CollectStage
 from stages.distill.run import DistillStage
 from stages.distill.spec import COLUMNS
-from stages.engine.process import free_port
+from stages.engine.free_port import free_port
 from stages.gateway.config import GatewayConfig
 from stages.gateway.keys import ApiKeys
 from stages.gateway.server import Listener, bind_tcp

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from stages.deploy.run import DeployStage
-from stages.engine.process import free_port
+from stages.engine.free_port import free_port
 from stages.errors import DependencyDownError, IntegrityError
 from stages.gateway.stub_script import logprob
 from stages.gateway.stub_weights import StubWeights
