@@ -19,11 +19,12 @@ from typing import Any, NoReturn
 from cursorbench.errors import RtrlError, UsageError
 from rtrl_cli import early, line
 from rtrl_cli.output import (
-    be_quiet,
+    command_over,
     envelope,
     error_message,
     escape_what_cannot_be_encoded,
     finish,
+    has_told,
     open_closed_streams,
     print_json,
 )
@@ -51,10 +52,10 @@ def main() -> NoReturn:
 
 
 def _on_signal(number: int, _frame: FrameType | None) -> NoReturn:
-    import logging
-
-    # asyncio tells of a task that this ends, with its traceback, when nobody has asked for its result
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    # asyncio tells of a task that this ends, with its traceback, when nobody has asked for its result;
+    # nothing is imported here: the signal may have met the import of the same module, half of which is there
+    if logger := getattr(sys.modules.get("asyncio.log"), "logger", None):
+        logger.setLevel("CRITICAL")
     interrupts.raise_now(lambda: SystemExit(128 + number))
 
 
@@ -81,7 +82,7 @@ def run(arguments: Sequence[str], *, debug: bool = False) -> int:
         known = _of_the_user(error, arguments)
         return _failed(arguments, known or error, known.code if known else 1, started, debug=debug)
     finally:
-        be_quiet(False)  # it was said of this command
+        command_over()
     return code
 
 
@@ -119,7 +120,8 @@ def _failed(arguments: Sequence[str], error: BaseException, code: int, started: 
         import traceback
 
         traceback.print_exception(error)
-    if "--json" in arguments:
+    # a signal may come, or an engine give up, after the result: one document all the same
+    if "--json" in arguments and ("--watch" in arguments or not has_told()):
         with contextlib.suppress(RtrlError):  # said below, where stdout takes nothing
             print_json(_document(arguments, error, described, time.monotonic() - started))
     error_message(described["message"], described["hint"], _run_of(error))

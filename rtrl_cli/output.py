@@ -49,7 +49,18 @@ def print_json(document: Mapping[str, Any]) -> bool:
     # so are the bytes of a path that is no UTF-8, which Python has surrogates for
     for escaped in (_CONTROL, _SURROGATES):
         text = escaped.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    _Manner.told = True  # before it is: what a signal cuts short is not followed by another one either
     return _put(text + "\n")
+
+
+def has_told() -> bool:
+    """Whether this command has put a document on stdout, or begun to."""
+    return _Manner.told
+
+
+def command_over() -> None:
+    """What was said of this command, and what it has told, is nothing to the next one."""
+    _Manner.quiet = _Manner.told = False
 
 
 def visible(text: str) -> str:
@@ -154,6 +165,7 @@ class _Manner:
     """Of the command that runs; all its threads have the same."""
 
     quiet = False
+    told = False  # a document
 
 
 def be_quiet(wanted: bool) -> bool:

@@ -151,19 +151,26 @@ def _write_holder(fd: int, what: str, run: str, brief: bool) -> None:
         "host": socket.gethostname(),
         "since": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+    _write(fd, text)
+
+
+def _write(fd: int, holder: dict[str, Any]) -> None:
+    """In one piece: who reads meanwhile finds the text of before or this one, and never none."""
+    text = json.dumps(holder).encode()
     with contextlib.suppress(OSError):  # a full disk takes no text; the lock needs none
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, json.dumps(text).encode(), 0)
+        os.pwrite(fd, text.ljust(os.fstat(fd).st_size), 0)
+        os.ftruncate(fd, len(text))
 
 
 def is_free(path: Path) -> bool:
-    """Whether nobody holds the lock at this instant. A missing file is free."""
+    """Whether nobody holds the lock at this instant; who looks meanwhile is no holder. A missing file is
+    free. Not for locks that several share."""
     try:
         fd = _open_file(path)
     except FileNotFoundError:
         return True
     try:
-        return _try(fd, path)
+        return _try(fd, path, shared=True)
     finally:
         os.close(fd)
 
@@ -186,7 +193,7 @@ def in_use(folder: Path) -> bool:
     except OSError:
         return False
     try:
-        return not _try(fd, folder)
+        return not _try(fd, folder, shared=True)
     except OSError:  # a file system without locks on folders
         return False
     finally:
@@ -211,5 +218,5 @@ def hold(
 def note_run(path: Path, run: str) -> None:
     """Add the run's id to the text of a lock that this process holds."""
     text = {**holder_of(path), "run": run}
-    with contextlib.suppress(OSError):
-        path.write_text(json.dumps(text), encoding="utf-8")
+    with contextlib.suppress(OSError), path.open("r+b") as stream:
+        _write(stream.fileno(), text)

@@ -137,13 +137,15 @@ def stop(workspace: Workspace, *, timeout_s: float | None = None) -> int | None:
 
     Raises DependencyDownError (13) when it does not end in time.
     """
-    pid = serving_pid(workspace)
-    if pid is None:
-        return None
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
+    pid: int | None = None
     deadline = time.monotonic() + (_patience(workspace) if timeout_s is None else timeout_s)
     while not locks.is_free(workspace.run_dir / LOCK):
+        # one that has just begun has its lock for a moment before its name is there
+        holder = serving_pid(workspace)
+        if holder is not None and holder != pid:
+            pid = holder
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(holder, signal.SIGTERM)
         if time.monotonic() > deadline:
             raise DependencyDownError(
                 f"rtrl serve (pid {pid}) does not end",

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+from types import ModuleType
+
+import pytest
+
+from rtrl_cli import main
+from stages import interrupts
+from tests.stages.signalled import heard
 
 SCRIPT = """
 import asyncio, os, signal, sys
@@ -28,3 +36,13 @@ asyncio.run(all_of_it())
 def test_an_interrupted_task_is_told_of_by_no_traceback() -> None:
     run = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (130, "")
+
+
+def test_a_signal_that_meets_an_import_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The handler imported what was half imported: exit 1, a bug, and the signal was lost."""
+    for name in ("logging", "asyncio.log"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setattr(interrupts, "_met", [])
+    with heard(), pytest.raises(SystemExit) as caught:
+        main._on_signal(signal.SIGTERM, None)
+    assert caught.value.code == 143

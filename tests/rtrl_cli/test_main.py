@@ -21,6 +21,7 @@ from typing import NoReturn
 import pytest
 
 from cursorbench.errors import IntegrityError
+from rtrl_cli import output
 from rtrl_cli.main import _of_the_user, run
 from stages.registry.store import Store
 from stages.runner import run_stage
@@ -464,3 +465,26 @@ ast.parse("1if 1 else 2")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("watching", [False, True])
+def test_a_signal_after_the_result_adds_no_document(
+    watching: bool, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There were two, a success and a failure. With --watch there is one a look, and one of how it ended."""
+    put, signals = output._put, iter([SystemExit(143)])
+
+    def then_a_signal(text: str) -> bool:
+        put(text)
+        for each in signals:
+            raise each
+        return True
+
+    monkeypatch.setattr(output, "_put", then_a_signal)
+    command = ["monitor", "--watch"] if watching else ["status"]
+    assert run([*command, "--json", "-w", str(workspace.root)]) == 143
+    out, err = capsys.readouterr()
+    assert out.count('"schema": "rtrl/1"') == 1 + watching
+    assert err == "error: terminated\n"
+    assert run(["status", "--json", "--no-such", "-w", str(workspace.root)]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == 2, "the next command's is its own"

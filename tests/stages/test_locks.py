@@ -189,3 +189,45 @@ def test_a_lock_on_a_disk_that_has_become_read_only_still_tells(
     assert locks.is_free(tmp_path / "never.lock")
     with pytest.raises(OSError, match="Read-only file system"):
         locks.acquire(tmp_path / "never.lock", what="rollback")
+
+
+def test_who_looks_is_no_holder_to_another_who_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a lock that was freed both were told that its last holder has it."""
+    path, tried, seen = tmp_path / "serve.lock", locks._try, list[bool]()
+    with locks.hold(path, what="rtrl serve"):
+        pass
+
+    def meanwhile(fd: int, *rest: object, **more: object) -> bool:
+        monkeypatch.setattr(locks, "_try", tried)
+        taken = tried(fd, *rest, **more)  # type: ignore[arg-type]
+        seen.append(locks.in_use(path) if path.is_dir() else not locks.is_free(path))
+        return taken
+
+    monkeypatch.setattr(locks, "_try", meanwhile)
+    assert locks.is_free(path)
+    path.unlink()
+    path.mkdir()
+    monkeypatch.setattr(locks, "_try", meanwhile)
+    assert not locks.in_use(path)
+    assert seen == [False, False]
+
+
+def test_a_holders_text_is_there_whenever_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two steps it was empty: `rtrl serve --stop` said that nothing is served."""
+    path, seen = tmp_path / "train.lock", list[object]()
+
+    def seen_between(step: Callable[..., object]) -> Callable[..., None]:
+        def stepped(*given: object) -> None:
+            step(*given)
+            seen.append(locks.holder_of(path).get("run"))
+
+        return stepped
+
+    with locks.hold(path, what="train", run="train-with-a-long-name"):
+        pass
+    for step in ("ftruncate", "pwrite"):
+        monkeypatch.setattr(os, step, seen_between(getattr(os, step)))
+    with locks.hold(path, what="train", run="train-1"):
+        locks.note_run(path, "train-22")
+    assert set(seen) == {"train-1", "train-22"}
+    assert not path.read_bytes().endswith(b" ")

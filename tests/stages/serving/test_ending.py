@@ -71,3 +71,28 @@ def test_settings_that_cannot_be_read_do_not_keep_it_from_waiting(
     workspace = Workspace.create(tmp_path / "w", LONG)
     monkeypatch.setattr(Settings, "load", refused)
     assert stop(monkeypatch, workspace, ends=50) == 50
+
+
+def test_one_that_has_just_begun_is_told_once_its_name_is_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The name of one that was killed stood there: nobody was told to end, and it was waited for (13)."""
+    workspace = Workspace.create(tmp_path / "w", LONG)
+    killed, told = 2**22 + 1, list[int]()
+
+    class Starts(Clock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            locks._write_holder(self.lock._fd, "serving", "", False)
+
+    def kill(pid: int, _number: int) -> None:
+        told.append(pid)
+        if pid == killed:
+            raise ProcessLookupError
+
+    monkeypatch.setattr(os, "kill", kill)
+    with locks.acquire(workspace.run_dir / LOCK, what="serving").held() as lock:
+        (workspace.run_dir / LOCK).write_text(f'{{"pid": {killed}}}')
+        monkeypatch.setattr(detach, "time", Starts(lock, ends=50))
+        assert detach.stop(workspace) == os.getpid()
+    assert told == [killed, os.getpid()]
