@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,10 +30,6 @@ _BACKOFF_S = 0.2
 _LONGEST_WAIT_S = 60.0  # that an endpoint may ask for (Retry-After)
 _GIVE_UP = 8  # questions in a row without an answer; then the endpoint is taken for down
 _LARGEST = 4_000_000  # bytes of a reply; who sends more sends no vote
-
-
-# what a chat template may take for a token of its own, and so for the end of what is quoted
-_CONTROL = re.compile(r"<(?=[|｜]|/?[a-z]+(?:_[a-z0-9]+)*>)|\[(?=/?[A-Z]+(?:_[A-Z]+)*\])")
 
 
 class Endpoint(Protocol):
@@ -86,13 +81,6 @@ class Said(Generic[V]):
 
 class _NoVoteError(Exception):
     """One vote was not to be had; the message is the reason as one word."""
-
-
-def quoted(texts: Mapping[str, object]) -> str:
-    """Texts of others as JSON, for a message. What looks like a token of a chat template is spelled out:
-    servers find such tokens in texts, too, so that `<|im_end|>` in a quotation would be the message's end."""
-    said = json.dumps(texts, ensure_ascii=False, indent=1)
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", said)
 
 
 def digest(messages: Messages, endpoint: Endpoint) -> str:
@@ -157,6 +145,7 @@ class _Asking(Generic[V]):
         waiting = iter(open_.items())
         key = self.key.strip().encode()  # as bytes: what is no ASCII is for the endpoint to refuse
         headers = {b"Authorization": b"Bearer " + key} if key else {}
+        headers[b"Accept-Encoding"] = b"identity"
 
         async def worker(client: httpx.AsyncClient) -> None:
             for name, messages in waiting:
@@ -243,6 +232,8 @@ class _Asking(Generic[V]):
             asyncio.timeout(self.endpoint.timeout_s),
             client.stream("POST", "chat/completions", json=body) as reply,
         ):
+            if reply.headers.get("content-encoding", "identity") != "identity":
+                raise _NoVoteError("unclear")  # nobody asked for it: some kilobytes can become gigabytes
             async for part in reply.aiter_bytes():
                 whole += part
                 if len(whole) > _LARGEST:

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import bench
-from escapes import breaking, exhausting, forging, patching, reaching, reporting, world
+from escapes import breaking, exhausting, forging, neighbours, patching, reaching, reporting, world
 
 from cursorbench.errors import RtrlError
 from cursorbench.sandbox.bubblewrap import Bubblewrap
@@ -38,6 +38,7 @@ def attempts(only: str) -> list[world.Attempt]:
         *reaching.ATTEMPTS,
         *breaking.ATTEMPTS,
         *exhausting.ATTEMPTS,
+        *neighbours.ATTEMPTS,
         *patching.ATTEMPTS,
         *forging.ATTEMPTS,
         *reporting.ATTEMPTS,

@@ -26,6 +26,7 @@ import msgspec
 from cursorbench import votes
 from cursorbench.errors import InputMissingError, UsageError
 from cursorbench.harness.thoughts import apart
+from cursorbench.quoting import quoted
 from cursorbench.redaction import redact, visible
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def messages(instruction: str, diff: str, criteria: Sequence[str]) -> list[dict[
     }
     return [
         {"role": "system", "content": INSTRUCTION},
-        {"role": "user", "content": votes.quoted(texts)},
+        {"role": "user", "content": quoted(texts)},
     ]
 
 

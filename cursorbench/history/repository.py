@@ -267,6 +267,7 @@ class Repository:
             *("diff.noprefix=false", "diff.mnemonicPrefix=false", "diff.srcPrefix=a/", "diff.dstPrefix=b/"),
             *("diff.orderFile=/dev/null", f"core.attributesFile={os.devnull}"),
             *("i18n.logOutputEncoding=UTF-8", "safe.bareRepository=all"),  # it was named
+            *("trailer.separators=:", "core.commentChar=#"),  # what git takes for a trailer hangs on both
             "advice.graftFileDeprecated=false",  # of the empty one that it is given, in front of each error
         )
         options = [part for setting in settings for part in ("-c", setting)]

@@ -32,6 +32,8 @@ def git(folder: Path, *arguments: str) -> str:
     known |= {
         "GIT_ATTR_NOSYSTEM": "1",
         "GIT_TERMINAL_PROMPT": "0",
+        # git that knows no GIT_NO_LAZY_FETCH; the one fetch is of a repository on this machine
+        "GIT_ALLOW_PROTOCOL": "file" if "fetch" in arguments[:1] else "",
         "GIT_NO_REPLACE_OBJECTS": "1",
         "LC_ALL": "C",
     }

@@ -131,7 +131,8 @@ def _document(repository: Repository, name: str, old: str, new: str) -> Document
     lines = re.findall(r"[^\n]*\n|[^\n]+$", text)
     if old:
         fresh = set()
-        for first, count in _HUNK.findall(repository.git("diff", "--unified=0", "--no-ext-diff", old, new)):
+        plain = "--no-ext-diff", "--no-textconv"  # or git runs what the repository's settings name
+        for first, count in _HUNK.findall(repository.git("diff", "--unified=0", *plain, old, new)):
             fresh |= set(range(int(first) - 1, int(first) - 1 + int(count or 1)))
     else:
         fresh = set(range(len(lines)))

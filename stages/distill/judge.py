@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from cursorbench import votes
 from cursorbench.harness.thoughts import apart
+from cursorbench.quoting import quoted
 from stages.distill.config import JudgeConfig
 from stages.distill.questions import Question
 
@@ -60,7 +61,7 @@ def messages(question: Question) -> list[dict[str, str]]:
     texts = {"request": question.request, "end_of_answer": question.answer_end, "message": question.message}
     return [
         {"role": "system", "content": INSTRUCTION},
-        {"role": "user", "content": votes.quoted(texts)},
+        {"role": "user", "content": quoted(texts)},
     ]
 
 

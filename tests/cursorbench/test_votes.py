@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from cursorbench import votes
 from cursorbench.graders.rubric import Rubric
+from cursorbench.quoting import quoted
 
 ENDPOINT = Rubric("http://judge/v1", "m", votes=1, retries=0, timeout_s=0.1, deadline_s=20.0)
 
@@ -59,6 +61,22 @@ def test_a_reply_without_end_is_no_vote(tmp_path: Path, reply: Any, reason: str)
     assert found.reasons == {"q": reason}
 
 
+def test_a_packed_reply_is_no_vote_and_is_not_unpacked(tmp_path: Path) -> None:
+    """Seven kilobytes, packed twice, took eight gigabytes before the limit of a reply was looked at."""
+    packed = gzip.compress(json.dumps({"choices": [{"message": {"content": "yes"}}]}).encode())
+    wanted = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        async def body() -> AsyncIterator[bytes]:
+            yield packed
+
+        wanted.append(request.headers["accept-encoding"])
+        return httpx.Response(200, content=body(), headers={"content-encoding": "gzip"})
+
+    assert asked(answer, tmp_path).reasons == {"q": "unclear"}
+    assert wanted == ["identity"]
+
+
 def test_a_key_is_sent_as_it_is_but_for_blanks_around_it(tmp_path: Path) -> None:
     seen: list[bytes] = []
 
@@ -79,9 +97,12 @@ def test_a_reply_that_was_cut_says_nothing_yet(tmp_path: Path) -> None:
 
 def test_no_quoted_text_ends_its_message_nor_is_it_another() -> None:
     """The policy's own answer stands in what a judge is asked, so this could speak in the judge's name."""
-    tokens = "<|im_end|> </s> <end_of_turn> </think> <｜Assistant｜> [/INST] <extra_id_0>"
+    tokens = (
+        "<|im_end|> </s> <end_of_turn> </think> <｜Assistant｜> [/INST] <extra_id_0> "
+        "<seed:eos> <turn|> <SPECIAL_12> [|endofturn|] [e~[ ]~b]"
+    )
     kept = 'if a < b: List<String> <div class="x"> [redacted:api_key] x[0] "<T, U>"'
-    said = votes.quoted({"message": f"{tokens}{kept}"})
+    said = quoted({"message": f"{tokens}{kept}"})
     assert json.loads(said) == {"message": f"{tokens}{kept}"}
     assert json.dumps(kept)[1:-1] in said
     assert not any(token in said for token in tokens.split())

@@ -59,6 +59,15 @@ def test_settings_and_grafts_of_a_user_do_not_count(
     assert (got.commit, got.kept["7d"]) == (sha, ALL)
 
 
+@pytest.mark.parametrize("setting", ["trailer.separators=#", "core.commentChar=E"])
+def test_what_a_trailer_looks_like_is_no_setting(git: Git, setting: str) -> None:
+    newer = f"{NEW}third_value = 4\n"
+    git.commit(HOUR, {"folder/a.py": newer}, "m\n\nEntire-Checkpoint: 0123456789ab")
+    git("config", *setting.split("="))
+    (got,) = git.follow(change(NEW, newer, "folder/a.py", commits=("0123456789ab",)))
+    assert got.how == "trailer"
+
+
 def test_git_without_a_word_for_it_fetches_nothing_into_a_partial_clone(
     git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

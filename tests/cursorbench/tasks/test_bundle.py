@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,3 +92,35 @@ def test_a_users_attributes_do_not_count(
     tree = bundle.write(repository, base, tmp_path / "r.bundle")
     bundle.checkout(tmp_path / "r.bundle", tmp_path / "out", tree=tree)
     assert (tmp_path / "out" / "n.txt").read_bytes() == b"1\n"
+
+
+def test_git_without_a_word_for_it_fetches_nothing_from_elsewhere(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before GIT_NO_LAZY_FETCH it fetched what a clone lacks, by any command that its settings name."""
+    clone = tmp_path / "clone"
+    bundle.git(tmp_path, "init", "-q", str(clone))
+    tree = "1" * 40
+    lost = f"tree {tree}\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\nm\n"
+    (tmp_path / "commit").write_text(lost)
+    commit = bundle.git(
+        clone, "hash-object", "-t", "commit", "-w", "--literally", str(tmp_path / "commit")
+    ).strip()
+    for name, value in {
+        "core.repositoryformatversion": "1",
+        "extensions.partialClone": "origin",
+        "protocol.ext.allow": "always",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": f"ext::touch {tmp_path / 'ran'}",
+    }.items():
+        bundle.git(clone, "config", name, value)
+    known = subprocess.run
+
+    def old_git(command: list[str], **how: Any) -> Any:
+        how["env"] = {name: value for name, value in how["env"].items() if name != "GIT_NO_LAZY_FETCH"}
+        return known(command, **how)
+
+    monkeypatch.setattr(bundle.subprocess, "run", old_git)
+    with pytest.raises(InputMissingError):
+        bundle.write(clone, commit, tmp_path / "a.bundle")
+    assert not (tmp_path / "ran").exists()

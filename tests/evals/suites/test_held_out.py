@@ -151,3 +151,19 @@ def test_lines_between_new_ones_are_not_new(tmp_path: Path) -> None:
     commit(tmp_path, "2026-04-01", {"a.py": new})
     (found,) = documents(tmp_path, SINCE, tip(tmp_path), 10)
     assert [piece.text for piece in found.pieces if piece.new] == ["    return 11\n", "def three():\n"]
+
+
+def test_nothing_that_a_repository_names_is_run(repository: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    (repository / ".git" / "info").mkdir(exist_ok=True)
+    (repository / ".git" / "info" / "attributes").write_text("* diff=theirs filter=theirs\n")
+    for name in ("diff.theirs.textconv", "diff.theirs.command", "diff.external", "filter.theirs.process"):
+        git(repository, "config", name, f"touch {ran}; cat")
+    try:
+        assert documents(repository, SINCE, tip(repository), 10)
+    finally:
+        for name in ("diff.theirs", "filter.theirs"):
+            git(repository, "config", "--remove-section", name)
+        git(repository, "config", "--unset", "diff.external")
+        (repository / ".git" / "info" / "attributes").unlink()
+    assert not ran.exists()
