@@ -142,11 +142,10 @@ class Branch:
         path = renames.to(one.path)
         return (one._replace(path=path, new=renames.blob(path)) if path else one,)
 
-    def submodule(self, told: str) -> str:
-        """The submodule, of now or of once, that a log's path leads into; "" when it does not."""
+    def submodules(self) -> list[str]:
+        """The paths at which other repositories are, or were once."""
         self._read()
-        place = f"/{told.lstrip('/')}"
-        return next((path for path in sorted(self._submodules) if f"/{path}/" in place), "")
+        return sorted(self._submodules)
 
     def link(self, told: str) -> str:
         """The symbolic link, of now or of once, that a log's path names; "" when it names none, or a file of

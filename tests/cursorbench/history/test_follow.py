@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -490,6 +491,50 @@ def test_a_file_of_a_submodule_is_unknown(git: Git, tmp_path: Path) -> None:
     assert (inside.kept, inside.reason) == ({}, "its file is in a submodule")
     [beside] = git.follow(change(OLD, NEW, path="/work/shop/README.md"))
     assert beside.reason == "no commit took it"
+
+
+def test_a_folder_that_is_called_as_a_submodule_is_the_repositorys_own(git: Git, tmp_path: Path) -> None:
+    """What no commit took of its files was unknown, as if they were the submodule's."""
+    library = Git(tmp_path / "library")
+    library.commit(-HOUR, {"other.md": OLD})
+    git.commit(-DAY, {"part/docs/a.md": OLD})
+    git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.folder), "docs")
+    git.commit(-HOUR, {})
+    git.commit(40 * DAY, {"z.py": "late = 1\n"})
+    own, inside = git.follow(*(change(OLD, NEW, f"/w/shop/{name}/a.md") for name in ("part/docs", "docs")))
+    assert (own.reason, own.kept["7d"]) == ("no commit took it", NONE)
+    assert (inside.reason, inside.kept) == ("its file is in a submodule", {})
+
+
+@pytest.mark.parametrize("first", ["folder", "submodule"])
+def test_a_folder_that_was_or_becomes_a_submodule(git: Git, tmp_path: Path, first: str) -> None:
+    """Who made a library of a folder lost all edits in it, and of one that came back some were unknown."""
+    library = Git(tmp_path / "library")
+    library.commit(-DAY, {"a.py": NEW})
+    add = ("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.folder), "lib")
+    never = change(NEW, NEW + text("def third_one():"), "lib/a.py", at=DAY, key="never")
+    if first == "folder":
+        git.commit(-HOUR, {"lib/a.py": OLD})
+        git.commit(60_000, {"lib/a.py": NEW})
+        git.commit(2 * HOUR, {"b.py": "other_value = 1\n"})
+        git("rm", "-rq", "lib")
+        git(*add)
+        git.commit(5 * HOUR, {})
+    else:
+        git(*add)
+        git.commit(-DAY, {})
+        git("rm", "-qf", "lib")
+        shutil.rmtree(git.folder / "lib", ignore_errors=True)
+        git.commit(-HOUR, {"lib/a.py": OLD})
+        git.commit(60_000, {"lib/a.py": NEW})
+    git.commit(40 * DAY, {"b.py": "another_value = 1\n"})
+    took, never_taken = git.follow(change(OLD, NEW, "lib/a.py"), never)
+    if first == "folder":
+        assert (took.kept, took.reason) == ({"1h": ALL}, "its file is in a submodule")
+        assert (never_taken.kept, never_taken.reason) == ({}, "its file is in a submodule")
+    else:
+        assert set(took.kept.values()) == {ALL}
+        assert (never_taken.kept["7d"], never_taken.reason) == (Kept(1), "no commit took it")
 
 
 def test_a_file_written_whole_loses_what_did_not_stand_in_it(git: Git) -> None:
