@@ -241,7 +241,7 @@ def _unknown(units: Units, matcher: Matcher, ours: bool, gone: str, made: bool, 
         reason = _NO_FILE if name else _NO_NAME
     elif not made and matcher.unread(units):
         reason = _UNREAD
-    elif not made and since is not None and branch.newest < since + WINDOW:
+    elif since is not None and branch.newest < since + WINDOW and (not made or branch.put_by(gone)):
         reason = "no commit took it so far"
     else:
         reason = ""

@@ -221,6 +221,24 @@ def test_on_a_branch_that_is_not_merged_it_is_unknown(git: Git) -> None:
     assert (got.kept, got.reason) == ({}, "its commit is on topic, which is not merged")
 
 
+@pytest.mark.parametrize("ref", ["refs/pull/12/head", "refs/jj/keep/1", "refs/stash"])
+def test_what_only_a_pull_request_of_a_mirror_has_is_lost_in_the_end(git: Git, ref: str) -> None:
+    """GitHub keeps a request that was closed for good, jj every commit: nothing of those was ever lost."""
+    git.commit(-HOUR, {"a.py": OLD})
+    sha = git.commit(60_000, {"a.py": NEW})
+    git("update-ref", ref, sha)
+    git("reset", "-q", "--hard", "HEAD~1")
+    git.commit(LATE, {"b.py": "other_value = 1\n"})
+    [open_] = git.follow(change(OLD, NEW, commits=(sha,)))
+    assert (open_.kept, open_.reason) == ({}, "no commit took it so far")
+    git.commit(40 * DAY, {"b.py": "another_value = 1\n"})
+    [closed] = git.follow(change(OLD, NEW, commits=(sha,)))
+    assert (closed.kept["7d"], closed.reason) == (NONE, "its commit is not in the history: undone")
+    git("tag", "kept", sha)
+    [on_tag] = git.follow(change(OLD, NEW, commits=(sha,)))
+    assert (on_tag.kept, on_tag.reason) == ({}, "its commit is on kept, which is not merged")
+
+
 def test_deletions_only(git: Git) -> None:
     git.commit(-HOUR, {"a.py": NEW})
     git.commit(60_000, {"a.py": text("import logging", "def first_one():")})
