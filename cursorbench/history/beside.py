@@ -9,11 +9,22 @@ from contextlib import suppress
 
 from cursorbench.history.repository import Repository
 
+BRANCHES = "refs/heads", "refs/remotes", "refs/tags"
+
 
 def elsewhere(repository: Repository, commit: str) -> str:
     """A branch, a tag or a worktree that has a commit which the followed history has not; "" for none."""
+    return _having(repository, commit, *BRANCHES) or _in_a_worktree(repository, commit)
+
+
+def put_by(repository: Repository, commit: str) -> bool:
+    """Whether a ref that is no branch has a commit: a pull request of a mirror, a stash, what jj keeps."""
+    return bool(_having(repository, commit))
+
+
+def _having(repository: Repository, commit: str, *among: str) -> str:
     having = "for-each-ref", "--count=1", f"--contains={commit}", "--format=%(refname:short)"
-    return repository.git(*having).strip() or _in_a_worktree(repository, commit)
+    return repository.git(*having, *among).strip()
 
 
 def _in_a_worktree(repository: Repository, commit: str) -> str:

@@ -8,12 +8,12 @@ merge, and from there along the head's. Every commit on a commit's way contains 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, lru_cache, partial
 from itertools import accumulate
 from typing import NamedTuple
 
-from cursorbench.history.beside import elsewhere
+from cursorbench.history.beside import elsewhere, put_by
 from cursorbench.history.changes import composed
 from cursorbench.history.renames import Renames
 from cursorbench.history.repository import FILES, Repository, milliseconds
@@ -47,6 +47,7 @@ class Branch:
         newest: the head's commit time, ms: one of a commit before it may be of a clock that was ahead.
         times: commit times, ms; that of the first parent where a commit tells none (0 for a root).
         order: commits by their place in `git log --topo-order`, newest first.
+        elsewhere, put_by: as the functions of `beside`, of a commit that this branch has not.
     """
 
     def __init__(self, repository: Repository, head: str) -> None:
@@ -79,7 +80,9 @@ class Branch:
         self._sorted: list[str] = []
         self._submodules: set[str] = set()
         self._links: set[str] = set()
-        self._elsewhere: dict[str, str] = {}
+        # with many refs each takes seconds
+        self.elsewhere: Callable[[str], str] = cache(partial(elsewhere, repository))
+        self.put_by: Callable[[str], bool] = cache(partial(put_by, repository))
 
     def __contains__(self, commit: object) -> bool:
         return commit in self.times
@@ -142,11 +145,10 @@ class Branch:
         path = renames.to(one.path)
         return (one._replace(path=path, new=renames.blob(path)) if path else one,)
 
-    def submodule(self, told: str) -> str:
-        """The submodule, of now or of once, that a log's path leads into; "" when it does not."""
+    def submodules(self) -> list[str]:
+        """The paths at which other repositories are, or were once."""
         self._read()
-        place = f"/{told.lstrip('/')}"
-        return next((path for path in sorted(self._submodules) if f"/{path}/" in place), "")
+        return sorted(self._submodules)
 
     def link(self, told: str) -> str:
         """The symbolic link, of now or of once, that a log's path names; "" when it names none, or a file of
@@ -197,12 +199,6 @@ class Branch:
         files = self._by_name.get(composed(path.rpartition("/")[2]), ()) if renames else ()
         made = [one.commit for one in files if one.path == path and not one.old]
         return any(self.has(commit, one) and self.has(one, renamed) for one in made for renamed, _ in renames)
-
-    def elsewhere(self, commit: str) -> str:
-        """A branch, a tag or a worktree that has a commit which this one has not; "" when none does."""
-        if commit not in self._elsewhere:  # with many refs it takes seconds
-            self._elsewhere[commit] = elsewhere(self.repository, commit)
-        return self._elsewhere[commit]
 
     def _first_parents(self) -> Iterator[str]:
         commit = self.head

@@ -19,6 +19,7 @@ from cursorbench.history.changes import HEAD, HORIZONS, Change, Survival, Units,
 from cursorbench.history.matching import WINDOW, Claims, Match, Matcher
 from cursorbench.history.repository import Repository
 from cursorbench.history.standing import standing
+from cursorbench.history.submodules import in_submodule, leads_into
 from cursorbench.history.superseding import Taken, supersede
 from cursorbench.history.tracked import Tracked, suffix_of
 from cursorbench.history.within_lines import in_whole_lines
@@ -50,6 +51,7 @@ AMISS = frozenset((_STRANGERS, _NO_FILE, _TOO_OLD, _UNTAKEN))  # where all are s
 _HEX = re.compile(r"[0-9a-f]{4,64}")
 _UNREAD = "git has no text of its file here: data, over 4 MiB, of LFS, or not in this clone"
 _NOT_AS_TOLD = "its short lines are not in the commit as the log has them"
+_IN_SUBMODULE = "its file is in a submodule"
 _NO_NAME = "no commit took it, and the log names no file"
 _NO_TEXT = "the log has no text of the change (of a notebook its cell's alone), or it changes nothing"
 
@@ -150,8 +152,7 @@ def _followed(units: Units, match: Match, branch: Branch, tracked: Tracked) -> S
         found = {commit: standing(units, file, commit, branch, tracked) for commit in {*at.values()} - {""}}
         kept = {name: stands for name, commit in at.items() if (stands := found.get(commit)) is not None}
         if len(kept) < sum(map(bool, at.values())):
-            read = branch.repository.textless.isdisjoint(file.blobs)
-            reason = _NOT_AS_TOLD if units.short and read else _UNREAD
+            reason = _not_kept(units, file, branch, at.values())
     return Survival(
         key=units.change.key,
         commit=file.commit,
@@ -164,6 +165,14 @@ def _followed(units: Units, match: Match, branch: Branch, tracked: Tracked) -> S
         since=since,
         superseded=units.superseded,
     )
+
+
+def _not_kept(units: Units, file: Changed, branch: Branch, commits: Iterable[str]) -> str:
+    """Why nothing is known of a change that a commit took, of one at least of these commits."""
+    if any(in_submodule(branch.repository, commit, file.path) for commit in commits):
+        return _IN_SUBMODULE
+    read = branch.repository.textless.isdisjoint(file.blobs)
+    return _NOT_AS_TOLD if units.short and read else _UNREAD
 
 
 def _not_taken(units: Units, matcher: Matcher, tracked: Tracked, ours: bool) -> Survival:
@@ -226,23 +235,24 @@ def _unknown(units: Units, matcher: Matcher, ours: bool, gone: str, made: bool, 
         reason = _STRANGERS
     elif not gone and since is None:
         reason = "no commit took it, and the log has no time of it"
-    elif not made and (place := _no_file(branch, units.change.path)):
+    elif not made and (place := _no_file(branch, units.change.path, since)):
         reason = place
     elif not gone and not branch.changes_of(name):
         reason = _NO_FILE if name else _NO_NAME
     elif not made and matcher.unread(units):
         reason = _UNREAD
-    elif not made and since is not None and branch.newest < since + WINDOW:
+    elif since is not None and branch.newest < since + WINDOW and (not made or branch.put_by(gone)):
         reason = "no commit took it so far"
     else:
         reason = ""
     return reason
 
 
-def _no_file(branch: Branch, told: str) -> str:
+def _no_file(branch: Branch, told: str, since: int | None) -> str:
     """What else than a file of the history a log's path names; "" when it is none of these."""
-    if branch.submodule(told):
-        return "its file is in a submodule"
+    then = "" if since is None else branch.at_time(since)
+    if leads_into(branch, told, [then, branch.head]):
+        return _IN_SUBMODULE
     return "its file is a symbolic link: what that leads to was changed" if branch.link(told) else ""
 
 

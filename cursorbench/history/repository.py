@@ -15,11 +15,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, NamedTuple, Self
+from typing import IO, Self
 
 from cursorbench.errors import InputMissingError, IntegrityError, UsageError
+from cursorbench.history.lacking import files_and_commits, packed
 from cursorbench.history.recent import Recent
 from cursorbench.history.texts import text_of
+from cursorbench.history.trees import Entry, entries_of
 from cursorbench.sessions.git_environment import only_reading
 
 MAX_BLOB = 4 << 20  # bytes; a longer file is taken for data
@@ -31,14 +33,6 @@ FILES = ("100644", "100755", "100664")
 
 
 _DIGITS = 11  # of a commit's time in seconds; one with more, of the year 5138 and later, is none
-
-
-class Entry(NamedTuple):
-    """One name in a tree."""
-
-    mode: str
-    name: str
-    oid: str
 
 
 class Repository:
@@ -63,6 +57,7 @@ class Repository:
         self.branches: dict[str, object] = {}
         self.textless: set[str] = set()
         self._lacking = False
+        self._here: frozenset[bytes] | None = None  # None until it is known whether it matters
         if not self.path.exists():
             raise InputMissingError(f"{self.path} is not there", hint="give the folder of a git repository")
         try:
@@ -119,8 +114,8 @@ class Repository:
             raise OSError(done.returncode, done.stderr.decode("utf-8", "replace").strip(), str(self.path))
         return done.stdout.decode("utf-8", "surrogateescape")
 
-    def tokens(self, *arguments: str) -> Iterator[str]:
-        """What a command prints, cut at NUL, as it comes.
+    def tokens(self, *arguments: str, end: bytes = b"\0") -> Iterator[str]:
+        """What a command prints, cut at NUL (or at another `end`), as it comes.
 
         Raises:
             IntegrityError: (exit 12) git stopped with an error.
@@ -131,7 +126,7 @@ class Repository:
             assert process.stdout is not None
             rest = b""
             while chunk := process.stdout.read(1 << 20):
-                *whole, rest = (rest + chunk).split(b"\0")
+                *whole, rest = (rest + chunk).split(end)
                 for token in whole:
                     yield token.decode("utf-8", "surrogateescape")
             if rest:
@@ -167,7 +162,7 @@ class Repository:
 
     def commit_time(self, oid: str) -> int | None:
         """When a commit was committed, ms; None when its object is not here."""
-        kind, _, data = self._object(oid)
+        kind, _, data = self._if_here(oid)
         for line in data.split(b"\n\n", 1)[0].split(b"\n"):
             if kind == "commit" and line.startswith(b"committer "):
                 return milliseconds(line.rsplit(b" ", 2)[-2].decode("utf-8", "replace")) or 0
@@ -187,7 +182,7 @@ class Repository:
         if oid in self._trees:
             return self._trees[oid]
         kind, _, data = self._object(oid) if oid else ("", "", b"")
-        entries = tuple(_entries(data, len(oid) // 2)) if kind == "tree" else ()
+        entries = tuple(entries_of(data, len(oid) // 2)) if kind == "tree" else ()
         return self._trees.put(oid, entries, len(entries))
 
     def find(self, root: str, path: str) -> str:
@@ -208,7 +203,7 @@ class Repository:
             return ""
         if blob in self._texts:
             return self._texts[blob]
-        kind, _, data = self._object(blob, MAX_BLOB)
+        kind, _, data = self._if_here(blob, MAX_BLOB)
         text = None if kind != "blob" else text_of(data)
         self._lacking |= not kind
         if text is None:
@@ -217,8 +212,13 @@ class Repository:
 
     def content(self, blob: str) -> bytes | None:
         """A file's bytes, data too; None when the object is missing or is no file."""
-        kind, _, data = self._object(blob)
+        kind, _, data = self._if_here(blob)
         return data if kind == "blob" else None
+
+    def _if_here(self, oid: str, most: int = sys.maxsize) -> tuple[str, str, bytes]:
+        """As `_object`, of a file or a commit; git is not asked again for what a partial clone lacks."""
+        lacks = bool(self._here) and len(oid) in (40, 64) and packed(oid) not in (self._here or ())
+        return ("", "", b"") if lacks else self._object(oid, most)
 
     def _object(self, name: str, most: int = sys.maxsize) -> tuple[str, str, bytes]:
         """(kind, id, content) of an object; ("", "", b"") when missing, the kind "long" beyond `most`."""
@@ -251,6 +251,10 @@ class Repository:
         if not header or header == [b""]:  # git died of a damaged object; the next one gets a new process
             self._process.kill()
             self.close()
+            if self._here is None:
+                self._here = frozenset()
+                if "partial" in self.cut():
+                    self._here = files_and_commits(self.tokens)
         return "", "", b""
 
     @staticmethod
@@ -278,17 +282,6 @@ def milliseconds(seconds: str) -> int | None:
     """A commit's time as git prints it, in ms; None where it tells none, as for one before 1970."""
     readable = seconds.isascii() and seconds.isdecimal() and len(seconds) <= _DIGITS
     return 1000 * int(seconds) if readable else None
-
-
-def _entries(data: bytes, size: int) -> Iterator[Entry]:
-    """A tree object: `mode SP name NUL id`, ids of `size` bytes."""
-    at = 0
-    while at < len(data):
-        end = data.index(b"\0", at)
-        mode, _, name = data[at:end].partition(b" ")
-        oid = data[end + 1 : end + 1 + size].hex()
-        yield Entry(mode.decode(), name.decode("utf-8", "surrogateescape"), oid)
-        at = end + 1 + size
 
 
 def _environment() -> dict[str, str]:

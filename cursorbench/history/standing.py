@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cursorbench.history.branch import Branch, Changed
 from cursorbench.history.changes import Piece, Units, bare, significant
+from cursorbench.history.submodules import in_submodule
 from cursorbench.history.tracked import Tracked, suffix_of
 from cursorbench.sessions.blocks import joined, occurrences, place_of
 from cursorbench.sessions.line_ends import code_lines
@@ -30,11 +31,13 @@ _MOST_PLACES = 100  # of a line in a file at which a block is looked for
 
 
 def standing(units: Units, taken: Changed, commit: str, branch: Branch, tracked: Tracked) -> Kept | None:
-    """What stands in `commit`, which comes after the taking one; None when there are no texts to tell it."""
+    """What stands in `commit`, which comes after the taking one; None when it has no text to tell it by."""
     repository = branch.repository
     path = branch.path_at(commit, taken.path, taken.commit)
     root = repository.root(commit)
     now = repository.find(root, path) if path else ""
+    if not now and in_submodule(repository, commit, taken.path):  # its folder became one
+        return None
     if units.short:
         found = _short(units, *(repository.text(blob) for blob in (taken.old, taken.new, now)))
         return found if repository.textless.isdisjoint((*taken.blobs, now)) else None

@@ -7,12 +7,13 @@ Not for: following them (`survival.py`).
 
 from __future__ import annotations
 
+import ntpath
 import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from posixpath import normpath
 
 import msgspec
@@ -77,8 +78,9 @@ class KeptEdits:
         path = _located(session.cwd, item.path)
         place = session.name, item.id, path
         if item.status == "applied":
-            # a folder within another project may have this one's name,
-            outside = normpath(item.path).startswith("..")
+            # a folder within another project may have this one's name, but not where this one lies,
+            told = normpath(item.path.replace("\\", "/"))
+            outside = told.startswith("..") or _lies_in(self.root, path)
             # and a worktree need not, where the log itself says whose it is
             named = _is_of(self.root, session.repository) and pure(path).is_relative_to(pure(session.cwd))
             known = named or belongs(self.root, session.cwd, path if outside else item.path)
@@ -184,12 +186,17 @@ def belongs(repository: Path, cwd: str, path: str) -> bool:
     """
     path = normpath(path)
     absolute = pure(path) if pure(path).is_absolute() else None
-    if absolute is not None and any(absolute.is_relative_to(one) for one in _places(repository)):
+    if _lies_in(repository, path):
         return True
     place = absolute or (pure(cwd) if cwd else None)
     if place is None:
         return True
     return any(_is_of(repository, part) or _is_of(repository, _TREES.sub("", part)) for part in place.parts)
+
+
+def _lies_in(repository: Path, path: str) -> bool:
+    """Whether an absolute path, of this machine then, leads into where a repository lies."""
+    return any(pure(path).is_relative_to(one) for one in _places(repository))
 
 
 def _is_of(repository: Path, name: str) -> bool:
@@ -207,8 +214,11 @@ def _located(cwd: str, path: str) -> str:
 
     Edits of one file are told by it, and of files of one name in a repository the right one.
     """
-    if cwd.startswith("/") and path and not pure(path).is_absolute():
-        path = f"{cwd}/{path}"
+    folder = pure(cwd)
+    if path and folder.is_absolute() and not PurePosixPath(path).is_absolute():
+        if isinstance(folder, PureWindowsPath):
+            return ntpath.normpath(folder / path)
+        path = path if pure(path).is_absolute() else f"{cwd}/{path}"
     return path and normpath(path)
 
 

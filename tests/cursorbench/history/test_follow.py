@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -218,6 +219,24 @@ def test_on_a_branch_that_is_not_merged_it_is_unknown(git: Git) -> None:
     git.commit(LATE, {"b.py": text("something_else = 2")})
     (got,) = git.follow(change(OLD, NEW, commits=(sha,)))
     assert (got.kept, got.reason) == ({}, "its commit is on topic, which is not merged")
+
+
+@pytest.mark.parametrize("ref", ["refs/pull/12/head", "refs/jj/keep/1", "refs/stash"])
+def test_what_only_a_pull_request_of_a_mirror_has_is_lost_in_the_end(git: Git, ref: str) -> None:
+    """GitHub keeps a request that was closed for good, jj every commit: nothing of those was ever lost."""
+    git.commit(-HOUR, {"a.py": OLD})
+    sha = git.commit(60_000, {"a.py": NEW})
+    git("update-ref", ref, sha)
+    git("reset", "-q", "--hard", "HEAD~1")
+    git.commit(LATE, {"b.py": "other_value = 1\n"})
+    [open_] = git.follow(change(OLD, NEW, commits=(sha,)))
+    assert (open_.kept, open_.reason) == ({}, "no commit took it so far")
+    git.commit(40 * DAY, {"b.py": "another_value = 1\n"})
+    [closed] = git.follow(change(OLD, NEW, commits=(sha,)))
+    assert (closed.kept["7d"], closed.reason) == (NONE, "its commit is not in the history: undone")
+    git("tag", "kept", sha)
+    [on_tag] = git.follow(change(OLD, NEW, commits=(sha,)))
+    assert (on_tag.kept, on_tag.reason) == ({}, "its commit is on kept, which is not merged")
 
 
 def test_deletions_only(git: Git) -> None:
@@ -490,6 +509,50 @@ def test_a_file_of_a_submodule_is_unknown(git: Git, tmp_path: Path) -> None:
     assert (inside.kept, inside.reason) == ({}, "its file is in a submodule")
     [beside] = git.follow(change(OLD, NEW, path="/work/shop/README.md"))
     assert beside.reason == "no commit took it"
+
+
+def test_a_folder_that_is_called_as_a_submodule_is_the_repositorys_own(git: Git, tmp_path: Path) -> None:
+    """What no commit took of its files was unknown, as if they were the submodule's."""
+    library = Git(tmp_path / "library")
+    library.commit(-HOUR, {"other.md": OLD})
+    git.commit(-DAY, {"part/docs/a.md": OLD})
+    git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.folder), "docs")
+    git.commit(-HOUR, {})
+    git.commit(40 * DAY, {"z.py": "late = 1\n"})
+    own, inside = git.follow(*(change(OLD, NEW, f"/w/shop/{name}/a.md") for name in ("part/docs", "docs")))
+    assert (own.reason, own.kept["7d"]) == ("no commit took it", NONE)
+    assert (inside.reason, inside.kept) == ("its file is in a submodule", {})
+
+
+@pytest.mark.parametrize("first", ["folder", "submodule"])
+def test_a_folder_that_was_or_becomes_a_submodule(git: Git, tmp_path: Path, first: str) -> None:
+    """Who made a library of a folder lost all edits in it, and of one that came back some were unknown."""
+    library = Git(tmp_path / "library")
+    library.commit(-DAY, {"a.py": NEW})
+    add = ("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.folder), "lib")
+    never = change(NEW, NEW + text("def third_one():"), "lib/a.py", at=DAY, key="never")
+    if first == "folder":
+        git.commit(-HOUR, {"lib/a.py": OLD})
+        git.commit(60_000, {"lib/a.py": NEW})
+        git.commit(2 * HOUR, {"b.py": "other_value = 1\n"})
+        git("rm", "-rq", "lib")
+        git(*add)
+        git.commit(5 * HOUR, {})
+    else:
+        git(*add)
+        git.commit(-DAY, {})
+        git("rm", "-qf", "lib")
+        shutil.rmtree(git.folder / "lib", ignore_errors=True)
+        git.commit(-HOUR, {"lib/a.py": OLD})
+        git.commit(60_000, {"lib/a.py": NEW})
+    git.commit(40 * DAY, {"b.py": "another_value = 1\n"})
+    took, never_taken = git.follow(change(OLD, NEW, "lib/a.py"), never)
+    if first == "folder":
+        assert (took.kept, took.reason) == ({"1h": ALL}, "its file is in a submodule")
+        assert (never_taken.kept, never_taken.reason) == ({}, "its file is in a submodule")
+    else:
+        assert set(took.kept.values()) == {ALL}
+        assert (never_taken.kept["7d"], never_taken.reason) == (Kept(1), "no commit took it")
 
 
 def test_a_file_written_whole_loses_what_did_not_stand_in_it(git: Git) -> None:

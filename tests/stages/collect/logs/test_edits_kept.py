@@ -180,9 +180,27 @@ def test_a_file_is_one_however_its_path_is_spelled() -> None:
     (changes,) = kept.batches()
     web = "/home/ann/shop/web/a.py"
     assert [one.path for one in changes] == [
-        "a.py", "a.py", "../lib/a.py", web, web, "/home/ann/shop/lib/a.py", web, "a.py",
+        "a.py", "a.py", "../lib/a.py", web, web, "/home/ann/shop/lib/a.py", web, "C:\\shop\\a.py",
     ]  # fmt: skip
     assert kept.elsewhere == 3
+
+
+def test_a_relative_path_leads_where_its_folder_says() -> None:
+    """Out of the repository on Windows, too; and into it, from the folder above in which it lies."""
+    kept = KeptEdits(SHOP, all_of_it=False, spill=Spill())
+    session = Session("codex", "1", "1")
+    for cwd, paths in (
+        ("C:\\work\\shop", ("..\\other\\a.py", "../other/a.py", "web\\a.py", "web/a.py")),
+        ("/srv/git", ("shop/a.py", "other/a.py")),
+        ("/home/ann/other", ("shop/a.py",)),  # a folder of that project
+    ):
+        session.cwd = cwd
+        for path in paths:
+            kept.add(session, edit(path, 1000), "v", "episode")
+    (changes,) = kept.batches()
+    windows = "C:\\work\\shop\\web\\a.py"
+    assert [one.path for one in changes] == [windows, windows, "/srv/git/shop/a.py"]
+    assert kept.elsewhere == 4
 
 
 def test_what_is_put_aside_comes_back_and_is_readable_nowhere(tmp_path: Path) -> None:
