@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.engine.config import EngineConfig
+from stages.engine.diagnose import explained
 from stages.engine.process import EngineProcess, free_port
 from stages.engine.update import EngineControl, GoesOn
 from stages.engine.verification import Verification
@@ -31,7 +32,6 @@ from stages.wording import exit_status
 
 POLL_S = 0.2
 STEADY_S = 60.0  # an engine that lived this long failed for a new reason: the pauses start afresh
-
 SILENCES = 3  # at least so many health probes in a row are not answered by an engine that hangs
 
 Say = Callable[[str], None]
@@ -106,7 +106,7 @@ class Supervisor:
         self.served.health.probe_failures = 0
         began = time.monotonic()
         try:
-            with classified():  # a full disk, a store that is away: to be tried again, no bug
+            with classified(), explained(lambda: self.process):  # a full disk, a store that is away: no bug
                 weights = (await self._adapted.plan(checkpoint.path)).weights
                 self._begin(weights)
                 if not await asyncio.to_thread(self.process.wait_healthy, self._say, lambda: self._stopping):
