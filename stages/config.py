@@ -110,8 +110,9 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _what_drafting_leaves_out(self) -> Settings:
-        if self.engine.draft_tokens and self.gateway.sampling.min_p:
-            raise ValueError("engine.draft_tokens and gateway.sampling.min_p exclude each other")
+        if self.engine.drafts and self.gateway.sampling.min_p:
+            how = "draft_tokens" if self.engine.draft_tokens else "extra_args, which drafts,"
+            raise ValueError(f"engine.{how} and gateway.sampling.min_p exclude each other")
         return self
 
     @classmethod

@@ -162,7 +162,7 @@ class _Host:
             rules = verdicts_of(self.workspace)
             made = (self.config, spool, inbox, vault, keys, first.engine, self.served, rules)
             engine = self.workspace.settings.engine
-            gateway = create_app(*made, drafts=engine.draft_tokens > 0, context=engine.max_model_len)
+            gateway = create_app(*made, drafts=engine.drafts, context=engine.max_model_len)
             gateway.arms.pool.members = [gateway.arms.live, *more]
             around = (self.workspace, self.store, gateway, spool.flush, self.announcer, self.say)
             self.edge = edge = Edge.make(*around, self._engine_started)

@@ -10,7 +10,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from stages.durations import WAIT_S
-from stages.engine.extra_args import refused
+from stages.engine.extra_args import drafting, refused
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 Program = Literal["vllm", "stub"]
@@ -48,7 +48,7 @@ class EngineConfig(BaseModel):
         ge=0,
         le=8,
         description="tokens at a time drafted with the checkpoint's multi-token prediction head, where it "
-        "has one (`train.mtp_passes`); answers are distributed as without",
+        "has one (`train.mtp_passes`); answers are distributed as without. GPU only",
     )
     extra_args: tuple[str, ...] = Field(
         (),
@@ -108,4 +108,11 @@ class EngineConfig(BaseModel):
             )
         if why := refused(self.extra_args):
             raise ValueError(why)
+        if self.draft_tokens and drafting(self.extra_args):
+            raise ValueError("draft_tokens and extra_args both say how to draft: vLLM takes one of them")
         return self
+
+    @property
+    def drafts(self) -> bool:
+        """Whether the engine drafts tokens, in whichever way: it passes over what drafting leaves out."""
+        return self.draft_tokens > 0 or drafting(self.extra_args)

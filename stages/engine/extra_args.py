@@ -34,6 +34,14 @@ def name_of(argument: str) -> str:
     return argument.split("=", maxsplit=1)[0].replace("_", "-")
 
 
+def drafting(arguments: Sequence[str]) -> bool:
+    """Whether they have vLLM draft tokens: `--speculative-config`, `-sc`, `--spec-method`."""
+    return any(
+        name.startswith("-sc") or (name.startswith("--spec") and not name.startswith("--speci"))
+        for name in map(name_of, arguments)
+    )
+
+
 def refused(arguments: Sequence[str]) -> str:
     """Why these may not be there, "" where they may. Beginnings of names are those names to vLLM."""
     for name in map(name_of, arguments):

@@ -17,7 +17,7 @@ from stages.engine.config import EngineConfig
 from stages.engine.discreet import hush
 from stages.engine.lifetime import PARENT_VARIABLE, die_with_parent
 from stages.engine.loading import load
-from stages.engine.options import SPREADING
+from stages.engine.options import DRAFTING, SPREADING
 from stages.engine.process import arguments
 
 # Tokens of a block of the KV cache on CPUs: the fewest their attention takes. Only whole blocks are found
@@ -37,7 +37,7 @@ def as_served(model: Path, config: EngineConfig) -> Namespace:
     plain = config.model_copy(update={"draft_tokens": 0, "lora_rank": 0})
     told: Namespace = make_arg_parser(FlexibleArgumentParser()).parse_args(arguments(model, plain, port=0))
     usual = EngineArgs(model=str(model))
-    for name in SPREADING:
+    for name in (*SPREADING, *DRAFTING):
         field = name.lstrip("-").replace("-", "_")
         if hasattr(usual, field):
             setattr(told, field, getattr(usual, field))

@@ -3,12 +3,14 @@ one process."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 from pathlib import Path
 
 from stages.delta.layout import read_layout
 from stages.engine.config import EngineConfig
 from stages.engine.extra_args import name_of
+from stages.errors import UsageError
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM has room for
 # The adapter that is served, the one before, and one that is tried; the last stays empty (`adapter_held.py`).
@@ -28,6 +30,8 @@ SPREADING = frozenset(
         *("--nnodes", "-n"),
     }
 )
+# Arguments that say how tokens are drafted.
+DRAFTING = ("--speculative-config", "--spec-method", "--spec-model", "--spec-tokens")
 
 
 def in_one_process(config: EngineConfig) -> bool:
@@ -53,6 +57,20 @@ def drafting(checkpoint_dir: Path, config: EngineConfig) -> list[str]:
         *("--speculative-config", json.dumps(speculative)),
         *("--hf-overrides", json.dumps({"num_nextn_predict_layers": 1})),
     ]
+
+
+def require_drafts_hold(config: EngineConfig) -> None:
+    """Raise UsageError where drafting would change what is sampled.
+
+    vLLM 0.32 on CPUs hands no temperature, top-k or top-p to the tokens that were drafted: its
+    `_expand_kernel_impl` (`utils/cpu_triton_utils.py`) fills a copy, and what memory held is taken for them.
+    Greedy answers alone are right.
+    """
+    if config.program == "vllm" and config.drafts and "+cpu" in importlib.metadata.version("torch"):
+        raise UsageError(
+            "vLLM on CPUs samples drafted answers wrongly",
+            hint="set engine.draft_tokens = 0, and take speculative decoding out of engine.extra_args",
+        )
 
 
 def adapters(checkpoint_dir: Path, config: EngineConfig) -> list[str]:

@@ -157,8 +157,8 @@ class EngineProcess:
         Call it from a thread that lives as long as the process: the engine dies with that thread.
         """
         require_checkpoint(checkpoint_dir)
-        port = port or config.port or free_port()
-        key = key or secrets.token_urlsafe(24)
+        options.require_drafts_hold(config)
+        port, key = port or config.port or free_port(), key or secrets.token_urlsafe(24)
         temporary = Path(tempfile.mkdtemp(prefix=FOLDER, dir=FOLDERS))
         launch = [sys.executable, "-m", "stages.engine.launch", config.program]
         command = [*launch, *arguments(checkpoint_dir, config, port)]

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from stages.engine.config import EngineConfig
+from stages.engine.diagnose import explained
 from stages.engine.free_port import free_port
 from stages.engine.identity import Identity, UpdateImpossibleError, require_same_model
 from stages.engine.process import EngineProcess
@@ -73,8 +74,9 @@ async def start_second(
     engine = EngineProcess.start(path, config, log, port=free_port())
     try:
         await asyncio.to_thread(engine.wait_healthy, say)
-        async with EngineControl(engine.base_url, engine.key, config, path) as control:
-            await control.verify(path)
+        with explained(lambda: engine):
+            async with EngineControl(engine.base_url, engine.key, config, path) as control:
+                await control.verify(path)
     except (RtrlError, asyncio.CancelledError):
         engine.kill()
         raise

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.engine.config import EngineConfig
+from stages.engine.diagnose import explained
 from stages.engine.free_port import free_port
 from stages.engine.process import EngineProcess
 from stages.engine.update import EngineControl, GoesOn
@@ -106,7 +107,7 @@ class Supervisor:
         self.served.health.probe_failures = 0
         began = time.monotonic()
         try:
-            with classified():  # a full disk, a store that is away: to be tried again, no bug
+            with classified(), explained(lambda: self.process):  # a full disk, a store that is away: no bug
                 weights = (await self._adapted.plan(checkpoint.path)).weights
                 self._begin(weights)
                 if not await asyncio.to_thread(self.process.wait_healthy, self._say, lambda: self._stopping):
@@ -288,8 +289,7 @@ class Supervisor:
             self._process.kill()
 
     async def stop(self, *, patient: bool = True) -> None:
-        """Stop the engine and leave nothing behind; without patience at once (one that starts may be deaf to
-        SIGTERM for long, and nobody waits for its answers)."""
+        """Stop the engine, nothing left behind; impatiently at once: one that starts may not heed SIGTERM."""
         self._stopping = True
         self.served.engine = "down"
         self.release()

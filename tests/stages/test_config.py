@@ -168,6 +168,8 @@ def test_drafting_leaves_min_p_out() -> None:
     with pytest.raises(UsageError, match="exclude each other"):
         parse("[engine]\ndraft_tokens = 2\n[gateway.sampling]\nmin_p = 0.1\n")
     assert parse("[engine]\ndraft_tokens = 2\n").engine.draft_tokens == 2
+    with pytest.raises(UsageError, match="exclude each other"):
+        parse('[engine]\nextra_args = ["--spec-method", "ngram"]\n[gateway.sampling]\nmin_p = 0.1\n')
 
 
 def test_monitors_remember_enough_to_alarm() -> None:

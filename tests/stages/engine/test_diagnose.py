@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from stages.engine.diagnose import diagnose, tail
+from stages.engine.diagnose import CORE_DIED, diagnose, explained, refused, tail
+from stages.errors import DependencyDownError, IntegrityError, UsageError
 
 TRACE = """(EngineCore pid=12) INFO 11-20 16:11:49 [core.py:133] Initializing a V1 LLM engine (v0.32.0)
 (EngineCore pid=12) ERROR 11-20 16:11:50 [core.py:900] Traceback (most recent call last):
@@ -75,3 +76,31 @@ def test_tail_reads_from_where_this_start_began(tmp_path: Path) -> None:
     assert tail(log, 12) == "new"
     assert tail(log).startswith("old")
     assert tail(tmp_path / "none") == ""
+
+
+DIED = """(EngineCore pid=9) ERROR 12-01 02:02:16 [core.py:1512] Traceback (most recent call last):
+(EngineCore pid=9) ERROR 12-01 02:02:16 [core.py:1512] RuntimeError: Unsupported CPU attention configuration: head_dim=16
+(APIServer pid=6) ERROR 12-01 02:02:16 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered
+"""  # noqa: E501 - as vLLM writes it
+
+
+def test_a_core_that_dies_of_its_first_request_is_told_by_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    before = "RuntimeError: of the start before\n"
+    log.write_text(before + DIED)
+    engine = SimpleNamespace(log=log, log_start=len(before))
+    said = f'{{"error": {{"message": "{CORE_DIED}. See stack trace (above) for the root cause."}}}}'
+    why = "died of its first requests: RuntimeError: Unsupported CPU"
+    with pytest.raises(UsageError, match=why) as told, explained(lambda: engine):
+        raise refused("/v1/completions", 500, said)
+    assert "GPU" in told.value.hint
+    log.write_text(before)
+    engine.log_start = 0
+    with pytest.raises(DependencyDownError, match="before"), explained(lambda: engine):
+        raise refused("/v1/completions", 500, said)
+
+
+def test_what_an_engine_refuses_alive_is_left_as_it_is(tmp_path: Path) -> None:
+    engine = SimpleNamespace(log=tmp_path / "engine.log", log_start=0)
+    with pytest.raises(IntegrityError, match="no such"), explained(lambda: engine):
+        raise refused("/v1/completions", 404, '{"error": {"message": "no such model"}}')

@@ -12,17 +12,18 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import psutil
 import pytest
 from pydantic import ValidationError
 
 from stages import locks
-from stages.engine import process
+from stages.engine import options, process
 from stages.engine.config import EngineConfig
 from stages.engine.free_port import HOST, first_ephemeral_port, free_port
 from stages.engine.process import EngineProcess, arguments, environment
-from stages.errors import InputMissingError, RtrlError
+from stages.errors import InputMissingError, RtrlError, UsageError
 
 ROOT = Path(process.__file__).parents[2]
 
@@ -285,3 +286,45 @@ def test_a_port_that_was_given_is_given_to_nobody_else_and_can_be_bound_again(
     with socket.socket() as after:
         after.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         after.bind((HOST, number))
+
+
+NGRAM = '{"method": "ngram", "num_speculative_tokens": 3}'
+
+
+@pytest.mark.parametrize(
+    ("settings", "drafts"),
+    [
+        ({"draft_tokens": 1}, True),
+        ({"extra_args": ["--speculative-config", NGRAM]}, True),
+        ({"extra_args": ["--speculative_config.method=ngram"]}, True),
+        ({"extra_args": ["-sc", NGRAM]}, True),
+        ({"extra_args": ["--spec-method", "ngram"]}, True),
+        ({"extra_args": ["--specialize-active-lora"]}, False),
+        ({}, False),
+    ],
+)
+def test_an_engine_on_a_cpu_does_not_draft(
+    settings: dict[str, Any], drafts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM 0.32 divides a drafted token's logits there by what memory held before."""
+    config = EngineConfig(**settings)
+    assert config.drafts is drafts
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "2.13.0+cpu")
+    with pytest.raises(UsageError, match="wrongly") if drafts else nullcontext():
+        options.require_drafts_hold(config)
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "2.13.0")
+    options.require_drafts_hold(config)
+
+
+def test_drafting_is_said_once() -> None:
+    with pytest.raises(ValidationError, match="both say how to draft"):
+        EngineConfig(draft_tokens=1, extra_args=["--speculative-config", NGRAM])
+
+
+def test_a_start_on_a_cpu_that_would_draft_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "2.13.0+cpu")
+    monkeypatch.setattr("stages.engine.process.require_checkpoint", lambda _: None)
+    with pytest.raises(UsageError, match="wrongly"):
+        EngineProcess.start(tmp_path, EngineConfig(draft_tokens=1), tmp_path / "engine.log")
