@@ -4,17 +4,18 @@ Entries form a tree by `parentId`; a person who goes back to an earlier one goes
 (`/fork`, `--fork`) is a file of its own that begins with a copy. Not for: `--mode json`, which prints events.
 
 Source: badlogic/pi-mono (`docs/session.md`, `session-manager.ts`, the sessions among its tests), and
-sessions that 0.74.2 wrote.
+sessions that 0.74.2 wrote; a published one of oh-my-pi (July 2026), whose edits name lines by hashes.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from cursorbench.sessions import spoken
-from cursorbench.sessions.calls import Open, arguments_of, changes_of, edits
+from cursorbench.sessions.calls import Change, Open, arguments_of, changes_of, edits
 from cursorbench.sessions.chat import plain_text
 from cursorbench.sessions.glued import json_lines
 from cursorbench.sessions.items import (
@@ -45,6 +46,8 @@ _SILENT = frozenset(
 )
 _ABORTED = ("Command aborted", "Operation aborted")  # what tools say that the user stopped, at the end
 _BROKEN_OFF = frozenset({"aborted", "error"})
+_NUMBERED = re.compile(r"([ +-]) *\d{1,9}\|(.*)", re.DOTALL)  # a line of oh-my-pi's differences
+_BETWEEN = "..."  # stands for lines that it leaves out
 
 
 def recognises(_path: Path, head: bytes) -> bool:
@@ -173,5 +176,23 @@ class _Session:
         about = {**own, "id": known}
         yield ToolEnd(outcome=outcome, text=text, **about)
         about.pop("id")
-        changes = self._open.take(known)
+        changes = _changed(self._open.take(known), table_of(message.get("details")))
         yield from edits(changes if outcome == "ok" else (), "applied", call=known, **about)
+
+
+def _changed(asked: tuple[Change, ...], details: dict[str, Any]) -> tuple[Change, ...]:
+    """The changes that a call asked for; of those whose call has no text what its result says was changed."""
+    if any((one.before, one.after, one.diff) != (None, None, None) for one in asked):
+        return asked
+    files = [table_of(one) for one in list_of(details.get("perFileResults"))] or [details]
+    told = [(text_of(one.get("path")), _unified(text_of(one.get("diff")))) for one in files]
+    return (
+        tuple(Change(path or asked[0].path, diff=diff) for path, diff in told if asked and diff is not None)
+        or asked
+    )
+
+
+def _unified(diff: str) -> str | None:
+    """The lines of a difference without their numbers; None where they have none."""
+    lines = [line for one in diff.split("\n") if (line := _NUMBERED.fullmatch(one))]
+    return "".join(f"{line[1]}{line[2]}\n" for line in lines if line[1] != " " or line[2] != _BETWEEN) or None

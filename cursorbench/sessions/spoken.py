@@ -30,10 +30,15 @@ _STOP_BEFORE = re.compile(  # of the words that came next
 )
 _AT_ONCE_BEHIND = re.compile(r"\s*## My request(?: for Codex)?:[ \t]*(?:\n|$)")
 _BROWSER = "in-app-browser-context"
+# what the file of a slash command says of it, which Codex sent too until it read that (0.40, for one)
+_DESCRIBED = re.compile(
+    r"\s*---\r?\ndescription:(?>(?:(?!\r?\n---\r?\n).){1,3000})\r?\n---\r?\n(?=\s*\S)", re.DOTALL
+)
 _ARGUMENTS = re.compile(
     r"\s*## User Input\s*\n```text\r?\n(.*?)\n?```\r?\n\s*You \*\*MUST\*\* consider the user input\b",
     re.DOTALL,
 )
+_NONE_FILLED_IN = "$ARGUMENTS"
 _SKILL = re.compile(r'\s*<skill name="[^"\n]{1,100}" location="[^"\n]{1,1000}">\n')  # Pi's `/skill:NAME`
 _SKILL_ENDS = "\n</skill>"
 _REPLIED = re.compile(CALLED + REPLY, re.DOTALL)
@@ -171,13 +176,16 @@ def _asked(text: str) -> list[Part]:
 
 def _command(text: str) -> list[Part]:
     """The parts of a text that a slash command became, with what a person wrote behind it; else none."""
-    if found := _ARGUMENTS.match(text):
+    described = _DESCRIBED.match(text)
+    if found := _ARGUMENTS.match(text, described.end() if described else 0):
         command, words = text, found[1].strip()
+    elif described:
+        command, words = text, ""
     elif _SKILL.match(text) and (end := text.find(_SKILL_ENDS)) >= 0:
         command, words = text[: end + len(_SKILL_ENDS)], text[end + len(_SKILL_ENDS) :].strip()
     else:
         return []
-    return [Part(command, "command"), *([Part(words)] if words else [])]
+    return [Part(command, "command"), *([Part(words)] if words not in ("", _NONE_FILLED_IN) else [])]
 
 
 def _before_rules(text: str) -> list[Part]:

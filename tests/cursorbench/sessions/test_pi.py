@@ -146,6 +146,31 @@ def test_a_session_by_hand(tmp_path: Path) -> None:
     assert [item.reason for item in found if isinstance(item, Quarantined)] == ["unknown_type"]
 
 
+def test_edits_that_name_lines_by_hashes_are_told_by_their_results(tmp_path: Path) -> None:
+    """oh-my-pi's; of several files in one call each has its own difference."""
+    shown = " 1|...\n 2|a\n-3|b - c\n+3|b + c\n 40|...\n+50|\n"
+    several = [
+        {"path": "/w/b.py", "diff": "+1|x"},
+        {"path": "/w/c.py", "diff": "-1|y\n"},
+        {"path": "/w/d.py"},
+    ]
+    lines = [
+        said(1, "user", "fix it"),
+        said(2, "assistant", [call(n, "edit", path="a.py", input="§a.py\n≔3kq\n") for n in range(3)]),
+        *(ended(3 + n, n, "a.py") for n in range(3)),
+    ]
+    for line, details in zip(lines[2:], ({"diff": shown}, {"perFileResults": several}, {}), strict=True):
+        line["message"]["details"] = details
+    found = items(write(tmp_path / "s.jsonl", header(), *lines))
+    edits = [one for one in found if isinstance(one, Edit) and one.status == "applied"]
+    assert [(one.id, one.path, one.diff) for one in edits] == [
+        ("call_0", "a.py", " a\n-b - c\n+b + c\n+\n"),
+        ("call_1", "/w/b.py", "+x\n"),
+        ("call_1", "/w/c.py", "-y\n"),
+        ("call_2", "a.py", None),
+    ]
+
+
 def test_a_fork_begins_with_a_copy(tmp_path: Path) -> None:
     """`/fork` copies the entries into a file of another id; what an old call was to change is known there."""
     write(tmp_path / "1_a.jsonl", header(), *ENTRIES[:4])

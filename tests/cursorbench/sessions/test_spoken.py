@@ -68,6 +68,7 @@ You **MUST** consider the user input before proceeding (if not empty).
 
 1. Run the script.
 """
+DESCRIBED = "---\ndescription: Bakes.\nhandoffs:\n  - label: eat\n---\n{}"
 WINDOWS = ARGUMENTS.format("a cake\nwith cream").replace("\n", "\r\n")
 
 
@@ -258,6 +259,14 @@ STOP = "[Request interrupted by user]"
         ("what does `## My request for Codex:` mean?", None),
         ("## My request for Codex:\nno heading before it", None),
         ("see\n## User Input\n\n```text\nx\n```\n\nYou **MUST** consider the user input", None),
+        (
+            DESCRIBED.format(ARGUMENTS.format("a cake")),
+            [("command", DESCRIBED.format(ARGUMENTS.format("a cake"))), ("", "a cake")],
+        ),
+        (ARGUMENTS.format("$ARGUMENTS"), [("command", ARGUMENTS.format("$ARGUMENTS"))]),
+        (DESCRIBED.format("Bake $1."), [("command", DESCRIBED.format("Bake $1."))]),
+        (DESCRIBED.format("").strip(), None),
+        ("---\nmine\n---\nwhat is it?", None),
     ],
 )
 def test_a_persons_words_come_apart(text: str, told: list[tuple[str, str]] | None) -> None:
