@@ -51,6 +51,8 @@ def backup(root: Path, keys_dir: Path, to: Path) -> tuple[Path, int]:
             _refuse_older(target, living, living | destroyed)
         sync(partial)
         faults.point("vault.backup.rename.before")
+        if _destroyed(keys_dir) - destroyed:  # somebody was forgotten meanwhile, and that was told as done
+            return backup(root, keys_dir, to)
         partial.replace(target)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -85,6 +87,13 @@ def _read(path: Path) -> tuple[set[_Key], set[_Key]]:
         rows = db.execute("SELECT user, epoch, created, forgotten IS NULL FROM user_keys").fetchall()
     living = {row[:3] for row in rows if row[3]}
     return living, {row[:3] for row in rows} - living
+
+
+def _destroyed(keys_dir: Path) -> set[_Key]:
+    """Keys of users that were destroyed by now; those of events that waited come and go all the time."""
+    with closing(connect(keys_dir / DATABASE_FILE)) as db:
+        rows = db.execute("SELECT user, epoch, created FROM user_keys WHERE forgotten IS NOT NULL").fetchall()
+    return {row for row in rows if not row[0].startswith(PENDING_PREFIX)}
 
 
 def _refuse_older(target: Path, living: set[_Key], keys: set[_Key]) -> None:

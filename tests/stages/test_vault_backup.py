@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from stages import faults
 from stages.errors import IntegrityError, UsageError
 from stages.spool.pending import pending_user
-from stages.vault import DATABASE_FILE, MASTER_FILE, Vault
+from stages.vault import DATABASE_FILE, MASTER_FILE, UserForgottenError, Vault
 from stages.vault_backup import backup
 from stages.workspace import Workspace
 from tests import processes
@@ -52,6 +53,26 @@ def test_the_copy_has_the_keys_of_now_also_those_in_the_log(workspace: Workspace
     again = restored(workspace, copy, tmp_path / "again")
     assert again.unseal("u7", blob, b"") == b"x"
     assert (len(again.users("")), bool(again.forgotten("ada"))) == (50, True)
+
+
+def test_who_is_forgotten_while_a_copy_is_made_is_not_in_it(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy came into its place after `rtrl forget` had ended, with the key that was destroyed."""
+    vault = Vault.create(workspace.keys_dir)
+    vault.ensure(["ada", "eve"])
+    blob = vault.seal("ada", b"x", b"")
+
+    def meanwhile(name: str) -> None:
+        if name == "vault.backup.rename.before" and vault.has_key("ada"):
+            vault.forget("ada")
+
+    monkeypatch.setattr(faults, "point", meanwhile)
+    copy, users = backup(workspace.root, workspace.keys_dir, tmp_path / "safe")
+    assert [path.name for path in (tmp_path / "safe").iterdir()] == [DATABASE_FILE]
+    with pytest.raises(UserForgottenError):
+        restored(workspace, copy, tmp_path / "again").unseal("ada", blob, b"")
+    assert users == 1
 
 
 def test_who_is_forgotten_is_gone_with_the_next_copy(workspace: Workspace, tmp_path: Path) -> None:
