@@ -17,6 +17,7 @@ _REFUSED = {
     "--logprobs-mode": "training needs the logprobs of the distribution that was sampled from",
     "--generation-config": _SAMPLED,
     "--override-generation-config": _SAMPLED,
+    "--logits-processors": _SAMPLED,
     "--reasoning-parser": _APART,
     "--exclude-tools-when-tool-choice-none": _APART,
     "--return-tokens-as-token-ids": _APART,

@@ -160,6 +160,7 @@ if dtype == "experts":
     os._exit(0)
 said = ("--chat-template", "{% for m in messages %}<{{ m['content'] }}{{ mark }}{% endfor %}")
 said = (*said, "--default-chat-template-kwargs", '{"mark": ">"}', "--tensor_parallel_size", "2")
+said = (*said, "--spec-method", "ngram", "--spec-tokens", "2")
 config = EngineConfig(dtype=dtype, lora_rank=8, extra_args=(*said, "--max-num-batched-tokens", "4096"))
 worker = Worker(first, config.model_dump(mode="json"))
 model = worker.llm.llm_engine.model_executor.driver_worker.worker.model_runner.get_model()
@@ -189,6 +190,7 @@ asked = {"messages": [{"role": "user", "content": "ab"}], "tools": [], "sampling
 limits, tokenizer = worker.llm.llm_engine.vllm_config.scheduler_config, worker.llm.get_tokenizer()
 prompt = tokenizer.decode(worker.chat([asked], None)[0]["prompt_ids"])
 found["told"] = [prompt, limits.max_num_batched_tokens, worker.llm.get_world_size()]
+found["drafts"] = worker.llm.llm_engine.vllm_config.speculative_config is not None
 kernel, table = model.lm_head.cpu_linear, model.lm_head.weight
 ones, nothing = torch.ones(1, model.config.hidden_size, dtype=table.dtype), torch.zeros_like(table)
 found["packed"] = bool(kernel(ones, nothing, None).any())  # else it computes with the matrix it is given
@@ -356,6 +358,7 @@ def test_what_vllm_holds_is_told_from_what_it_should(held: dict[str, Any], dtype
     found = held[dtype]
     assert found["packed"] or dtype == "bfloat16"
     assert found["told"] == ["<ab>", 4096, 1], "engine.extra_args, as the served engine has them"
+    assert not found["drafts"]
     for name in ("start", "update ours", "rollback ours"):
         assert (found[name]["different"], found[name]["verdict"]) == ([], "child"), name
         assert found[name]["parameters_checked"] == found[name]["parameters"]

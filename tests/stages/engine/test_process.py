@@ -69,6 +69,7 @@ def test_the_command_line_has_the_measured_flags() -> None:
         ("--logprobs-mode=raw_logprobs", True),  # of what was not sampled from, without a word
         ("--logprobs_mode", True),
         ("--logprobs", True),  # vLLM takes a beginning for the name
+        ("--logits-processors", True),  # what is sampled would be in no record
         ("--reasoning-parser", True),
         ("--enable-log-requests", True),
         ("--dtype", True),
