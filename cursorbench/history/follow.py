@@ -78,6 +78,7 @@ def follow_all(
     head: str = "HEAD",
     *,
     named: Iterable[str],
+    asked: Callable[[], None] = lambda: None,
     followed: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[Sequence[Change], list[Survival]]]:
     """The same of more changes than fit into memory: each list with what became of it.
@@ -88,6 +89,7 @@ def follow_all(
 
     Args:
         named: what the logs of all lists call the commits that took a change.
+        asked: called for each change of a list when it was looked for in the commits, which takes longest.
         followed: called for each change when it is known what became of it, for whoever waits.
 
     Raises:
@@ -101,7 +103,7 @@ def follow_all(
         lines = {line for one in units for side in (one.added, one.deleted) for line in side}
         tracked = Tracked(repository, lines, {suffix_of(one.change.path) for one in units})
         matcher = Matcher(branch, tracked, units, claims)
-        matches = matcher.match(units)
+        matches = matcher.match(units, asked)
         pairs = zip(units, matches, strict=True)
         supersede(units, [match and _taken(one, match.file, tracked) for one, match in pairs])
         matcher.again(units, matches)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from cursorbench.history.branch import Branch, Changed
@@ -78,13 +78,13 @@ class Matcher:
         self._trailers = by_trailer(branch, names)
         self._notes = by_note(branch, names) if names else {}
 
-    def match(self, changes: Sequence[Units]) -> list[Match | None]:
-        """The commit of each change, or None."""
+    def match(self, changes: Sequence[Units], asked: Callable[[], None]) -> list[Match | None]:
+        """The commit of each change, or None. `asked` is called as each has been looked for."""
         found = [self._named(units, sure=True) for units in changes]
         for units, match in zip(changes, found, strict=True):
             if match:
                 self._claim(units, match.file)
-        self._search(changes, found, range(len(changes)))
+        self._search(changes, found, range(len(changes)), asked)
         return found
 
     def again(self, changes: Sequence[Units], found: list[Match | None]) -> None:
@@ -94,7 +94,12 @@ class Matcher:
         self._search(changes, found, range(len(changes)), drafts=True)
 
     def _search(
-        self, changes: Sequence[Units], found: list[Match | None], among: Iterable[int], drafts: bool = False
+        self,
+        changes: Sequence[Units],
+        found: list[Match | None],
+        among: Iterable[int],
+        asked: Callable[[], None] = lambda: None,
+        drafts: bool = False,
     ) -> None:
         # the last first: of two equal attempts the later one is what stayed
         times = [units.change.at for units in changes]
@@ -104,6 +109,7 @@ class Matcher:
                 found[n] = match = Match(file, "content") if file else self._named(changes[n], sure=False)
                 if match:
                     self._claim(changes[n], match.file)
+            asked()
 
     def unknown(self, units: Units) -> list[str]:
         """What the log names as taking the change, where the branch has none of these: a commit may be named
@@ -144,11 +150,8 @@ class Matcher:
         least = ENOUGH if sure else _ANY
         if file := self._best(units, named, _ANY if sure else 0.0, least):
             return Match(file, "sha")
-        by: tuple[tuple[How, dict[str, list[str]]], ...] = (
-            ("trailer", self._trailers),
-            ("note", self._notes),
-        )
-        for how, index in by:
+        by: dict[How, dict[str, list[str]]] = {"trailer": self._trailers, "note": self._notes}
+        for how, index in by.items():
             commits = [commit for name in _names(units) for commit in index.get(name, ())]
             if file := self._best(units, commits, least, least):
                 return Match(file, how)

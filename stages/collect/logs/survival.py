@@ -8,6 +8,7 @@ Not for: what counts for a reward.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -122,8 +123,14 @@ def survivals(
         clock = Clock(zone) if zone is not None or not told else clock_of(repository, head, told)
         edits.clock = clock if told else None
         taken_back = reverted(repository, head)
+        seen = itertools.count(1)
         batches = follow_all(
-            repository, edits.batches(), head, named=edits.named(), followed=progress.advance
+            repository,
+            edits.batches(),
+            head,
+            named=edits.named(),
+            asked=lambda: progress.advance(0, f"{next(seen)} looked for"),
+            followed=progress.advance,
         )
         for changes, found in batches:
             events |= _events(changes, found)

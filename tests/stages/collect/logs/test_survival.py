@@ -93,10 +93,12 @@ def test_what_stands_an_hour_later_is_the_persistence(
 
 
 class Heard:
-    """What a run says of how far it is: each step with how many units it has, and had in the end."""
+    """What a run says of how far it is: each step with how many units it has, and had in
+    the end, and what it notes while edits are followed."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[str, int | None, int]] = []
+        self.notes: list[str] = []
 
     def start(self, what: str, total: int | None = None) -> None:
         self.steps.append((what, total, 0))
@@ -104,6 +106,7 @@ class Heard:
     def advance(self, n: int = 1, note: str = "") -> None:
         what, total, done = self.steps[-1]
         self.steps[-1] = what, total, done + n
+        self.notes += [note] if "following" in what and note else []
 
     def message(self, text: str) -> None:
         """Nothing of it here."""
@@ -120,6 +123,7 @@ def test_while_edits_are_followed_it_says_how_far_it_is(
     assert [step for step in heard.steps if "following" in step[0]] == [
         ("collect: following edits through shop", 2, 2)
     ]
+    assert heard.notes == ["1 looked for", "2 looked for"]  # among the commits: this is what takes long
     assert [step for step in heard.steps if "reading" in step[0]] == [
         ("collect: reading the edits of session logs", 1, 0),  # the file is the one that is being read
         ("collect: reading session logs", 1, 0),
