@@ -66,6 +66,7 @@ def run(arguments: Sequence[str], *, debug: bool = False) -> int:
         The exit status of the table in docs/cli.md.
     """
     started = time.monotonic()
+    command_over()  # of whatever was before
     line.work_on(None)
     try:
         done = early.begin(arguments)

@@ -488,3 +488,8 @@ def test_a_signal_after_the_result_adds_no_document(
     assert err == "error: terminated\n"
     assert run(["status", "--json", "--no-such", "-w", str(workspace.root)]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["code"] == 2, "the next command's is its own"
+    monkeypatch.undo()
+    output.print_json({})
+    capsys.readouterr()
+    assert run(["status", "--json", "--no-such", "-w", str(workspace.root)]) == 2
+    assert json.loads(capsys.readouterr().out), "and nobody else's, who wrote without a command"
