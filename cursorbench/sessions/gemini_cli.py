@@ -102,7 +102,7 @@ class _Chat:
         project = path.parents[2] if self._theirs and len(path.parents) > 2 else path.parent.parent
         self._cwd = ""
         with suppress(OSError, UnicodeDecodeError):
-            self._cwd = (project / ".project_root").read_text()[:4096].strip()
+            self._cwd = (project / ".project_root").read_text(encoding="utf-8")[:4096].strip()
 
     def items(self, message: dict[str, Any], place: Place) -> Iterator[Read]:
         """The items of a message, behind the session's beginning."""

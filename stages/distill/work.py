@@ -91,7 +91,7 @@ def _told(verb: str, about: str) -> str:
 
 @cache
 def _words() -> _Words:
-    found = tomllib.loads(Path(__file__).with_name("work.toml").read_text())
+    found = tomllib.loads(Path(__file__).with_name("work.toml").read_text(encoding="utf-8"))
     verbs = {verb: one["name"] for one in reversed(found["kind"]) for verb in one["verbs"].split()}
     polite, told = ("|".join(map(re.escape, one)) for one in (found["politeness"].split(), verbs))
     *kinds, reply = ((one["name"], _bounded("|".join(one["said"]))) for one in found["kind"])

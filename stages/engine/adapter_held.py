@@ -93,7 +93,7 @@ class AdapterExtension:
 
 def _matrices(folder: Path) -> dict[str, tuple[torch.Tensor, torch.Tensor, float]]:
     """A, B and the scale by the layer's name, as the files have them."""
-    config = json.loads((folder / CONFIG).read_text())
+    config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     found: dict[str, dict[str, torch.Tensor]] = {}
     with safe_open(folder / WEIGHTS, framework="pt") as handle:
         for name in handle.keys():  # noqa: SIM118 - not a mapping

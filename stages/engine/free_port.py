@@ -56,6 +56,7 @@ def free_port() -> HeldPort:
 def first_ephemeral_port() -> int:
     """Where the kernel's range for outgoing connections begins; 0 where it does not tell."""
     try:
-        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+        told = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii")
+        return int(told.split()[0])
     except (OSError, ValueError, IndexError):
         return 0

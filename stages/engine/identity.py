@@ -77,7 +77,7 @@ def require_same_model(started_with: Identity, checkpoint_dir: Path) -> None:
 def _architecture(directory: Path) -> dict[str, Any]:
     path = directory / "config.json"
     try:
-        config = json.loads(path.read_text())
+        config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise IntegrityError(f"{path} cannot be read: {error}", hint="run `rtrl verify --full`") from error
     return _lasting(config)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -107,6 +110,17 @@ def test_kinds_of_work(request_: str, kind: str) -> None:
 )
 def test_kinds_of_work_in_other_languages(request_: str, kind: str) -> None:
     assert kind_of_work([request_]) == [kind]
+
+
+def test_the_words_are_read_in_any_locale() -> None:
+    """Where that is not UTF-8, `rtrl distill` ended as a bug, or took the words for others."""
+    code = (
+        "from stages.distill import work; print(*work.kind_of_work(['remove it', chr(0x5220) + chr(0x9664)]))"
+    )
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=os.environ | plain, capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("remove remove", "")
 
 
 def test_each_request_by_itself_and_in_its_place() -> None:
